@@ -110,7 +110,7 @@ def sort_key(row: Mapping[str, Any]) -> tuple[str, ...]:
     if kind == "op":
         return ("0",)
     if kind == "entry":
-        return ("1", name_bucket(row["bucket"]), row["role"], row["kernel"] if row["role"] == "fallback" else "")
+        return ("1", name_bucket(row["bucket"]), row["role"], row["kernel"] if row["role"] != "winner" else "")
     if kind == "survey":
         return ("3", row["arch"])
     return ("2", row["arch"], row["problem"], row["mode"], row["kernel"])

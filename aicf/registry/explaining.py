@@ -118,7 +118,8 @@ def _describe_prior(tables: Tables, masks: tuple[int, int], kernel: int) -> str:
     """Return why a candidate is not chosen by estimates; ``masks`` are the winners of the call's bucket, and who has what is preferred."""
     in_bucket, kept = masks
     if "winner" not in tables.roles[kernel]:
-        return "a fallback, and a winner serves the call"
+        is_fallback = "fallback" in tables.roles[kernel]
+        return "a fallback, and a winner serves the call" if is_fallback else "chosen by measured and surveyed times alone"
     if in_bucket & kept and not in_bucket >> kernel & 1:
         return "it wins another bucket, and a winner of this one serves the call"
     return "its estimate is no better than the chosen one's"

@@ -66,7 +66,7 @@ def find_bounds(chain: Chain, inputs: Mapping[str, Array], generic: str, draws: 
         roundoff = _ROUNDOFF[dtype]
         with np.errstate(invalid="ignore", over="ignore"):
             bound = value.errors + roundoff * (np.abs(value.values) + value.errors) + _UNDERFLOW[dtype]
-        bounds[operand.name] = np.asarray(bound)
+        bounds[operand.name] = np.where(np.isinf(value.errors), np.inf, bound)  # fp32 has a roundoff of 0, and 0 * inf is NaN
     return bounds
 
 

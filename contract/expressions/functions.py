@@ -77,6 +77,13 @@ def _move_to_corners(compute: Callable[..., Any], values: tuple[Floats, ...], er
     return np.asarray(np.where(np.isnan(moved) & ~np.isnan(middle), np.inf, moved))
 
 
+def _move_root(compute: Callable[..., Any], values: tuple[Floats, ...], errors: tuple[Floats, ...]) -> Floats:
+    """Return how far a square root moves: its argument's interval ends at 0, below which it is NaN, and that is no number to be off by."""
+    (x,), (error,) = values, errors
+    low = np.where(x >= 0.0, np.maximum(x - error, 0.0), x)
+    return np.asarray(np.maximum(compute(x + error) - compute(x), compute(x) - compute(low)))
+
+
 def _move_by(slope: float) -> Spread:
     """Return the spread of a function of one argument whose slope is nowhere steeper."""
     return lambda compute, values, errors: slope * errors[0]
@@ -155,7 +162,7 @@ _FLOATS = (
     _float("log", 1, "logf({})", np.log, 2.0),
     _float("log1p", 1, "log1pf({})", np.log1p, 2.0),
     _float("expm1", 1, "expm1f({})", np.expm1, 2.0),
-    _float("sqrt", 1, "__fsqrt_rn({})", np.sqrt, 1.0),
+    _float("sqrt", 1, "__fsqrt_rn({})", np.sqrt, 1.0, _move_root),
     _float("rsqrt", 1, "rsqrtf({})", lambda x: 1.0 / np.sqrt(x), 4.0),
     _float("pow", 2, "powf({}, {})", np.power, 8.0),
     _float("sin", 1, "sinf({})", np.sin, 4.0, _move_by(1.0)),

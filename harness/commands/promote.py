@@ -3,6 +3,9 @@
 On the emulated device, which has no times, the first variant that serves a bucket becomes its provisional entry, which any measured
 entry replaces.
 
+With --population, the variants that problems drawn from the op's population need beyond the buckets' kernels come into the set, as few as
+make up for what it lacks there; calls get them where a survey (`survey adopt`) says that they are the fastest.
+
 Without --variant, a bucket's candidates are those that the op itself chooses for its problems. With --recorded, earlier times from a
 GPU fill buckets without a measured entry, provided that the machine code is still the same.
 
@@ -15,6 +18,10 @@ Examples:
     --variant row_in_registers/threads32_rows4_vectors4
   python -m harness promote gemm_bias_act --fallback \\
     --variant mma/bm64_bn64_wm32_wn32_stages4_group8
+  # what drawn problems need, from times of all variants on a GPU
+  python -m harness compare gemm_bias_act --drawn 120 --regret \\
+    --use coverage --publish /tmp/coverage
+  python -m harness promote gemm_bias_act --population /tmp/coverage/drawn.json
 """
 
 from __future__ import annotations
@@ -42,6 +49,10 @@ RecordedFile = Annotated[
     Path | None,
     typer.Option("--recorded", metavar="FILE", help="fill buckets without a measured entry from times in FILE: records, or goals"),
 ]
+PopulationFile = Annotated[
+    Path | None,
+    typer.Option("--population", metavar="FILE", help="freeze what drawn problems need, by a record of `compare --drawn --regret`"),
+]
 Revision = Annotated[str | None, typer.Option("--at", metavar="REV", help="with --recorded: promote the op as it was at this revision")]
 Budget = Annotated[float, typer.Option("--budget", min=0.1, metavar="SECONDS", help="longest contest on one problem")]
 
@@ -58,6 +69,7 @@ def run(
     budget: Budget = 20.0,
     recorded: RecordedFile = None,
     at: Revision = None,
+    population: PopulationFile = None,
     device: DeviceName = None,
     target: TargetName = None,
     jobs: Jobs = None,
@@ -76,6 +88,7 @@ def run(
         budget,
         recorded,
         at,
+        population,
         device,
         target,
         jobs,

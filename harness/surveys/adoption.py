@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from contract.documents import parse_json
-from contract.frozen_set import read_op
+from contract.frozen_set import FrozenOp, read_op
+from harness.compare.drawn.record import PEER, DrawnRun
 from harness.errors import FrozenUseError
 from harness.freezing.store.changes import change_index
 from harness.surveys.fitting import TimesRow, fit_survey
@@ -29,11 +30,14 @@ class Times:
 
 
 def read_times(op: str, files: Sequence[Path]) -> Times:
-    """Return the times in files that ``survey measure`` wrote; raises :class:`FrozenUseError` where one holds something else."""
+    """Return the times in files that ``survey measure`` or ``compare --drawn --regret`` wrote.
+
+    Raises :class:`FrozenUseError` where one holds something else.
+    """
     where = ", ".join(map(str, files))
     try:
         contents = [path.read_bytes() for path in files]
-        documents: list[dict[str, Any]] = [parse_json(content) for content in contents]
+        documents: list[dict[str, Any]] = [d for content in contents for d in _list_documents(parse_json(content))]
         devices = {str(d["facts"]["device"]) for d in documents}
         rows = tuple(row for d in documents for row in d["rows"])
         ops = {str(d["op"]) for d in documents}
@@ -46,6 +50,25 @@ def read_times(op: str, files: Sequence[Path]) -> Times:
         raise FrozenUseError(f"{where}: must be times of {op} on one GPU; they are {found}")
     digest = sha256(b"".join(contents)).hexdigest()
     return Times(op, devices.pop(), f"{', '.join(path.name for path in files)} ({digest[:16]})", rows)
+
+
+def _list_documents(document: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return a file's times: those of a survey as they are, those of drawn problems run by run, where rows have their natural strides."""
+    if "runs" not in document:
+        return [document]
+    found = []
+    for run in map(DrawnRun.read, document["runs"]):
+        rows = [
+            {
+                "sizes": dict(row.sizes),
+                "attributes": dict(row.attributes),
+                "times_us": {c.name: c.us for c in row.contenders if c.role != PEER and c.counts},
+            }
+            for row in run.rows
+            if not any(np.any(pad) for pad in row.padding.values()) and not row.orders
+        ]
+        found.append({"op": run.op, "facts": {"device": run.environment["device_name"]}, "rows": rows})
+    return found
 
 
 @dataclass(frozen=True)
@@ -68,10 +91,23 @@ def fit_times(frozen_dir: Path, times: Times, arch: str) -> Adoption:
     A kernel without times has those of the one that it replaced, where they know exactly one of its variant that is frozen no more.
     """
     frozen = read_op(times.op, frozen_dir)
+    times = _name_kernels(times, frozen)
     times = _pass_on(times, {entry["kernel"] for entry in frozen.entries})
     regrets = cross_validate(frozen, arch, times.rows)
     survey = fit_survey(frozen, arch, times.rows, {"device": times.device, "record": times.record})
     return Adoption(survey, len(times.rows), Summary.of(regrets[~np.isnan(regrets)]))
+
+
+def _name_kernels(times: Times, frozen: FrozenOp) -> Times:
+    """Return times of variants as those of the frozen kernels that they became, on problems that the index knows."""
+    names = {str(kernel.manifest["variant"]): name for name, kernel in frozen.kernels.items()}
+    known = {a["name"]: a for a in frozen.interface["attributes"]}
+    rows = []
+    for row in times.rows:
+        attributes = {name: row["attributes"].get(name, a["default"]) for name, a in known.items()}
+        if row["attributes"].keys() <= known.keys() and all(attributes[name] in a["choices"] for name, a in known.items()):
+            rows.append({**row, "attributes": attributes, "times_us": {names.get(n, n): us for n, us in row["times_us"].items()}})
+    return replace(times, rows=tuple(rows))
 
 
 def _pass_on(times: Times, frozen: Set[str]) -> Times:

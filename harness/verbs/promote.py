@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,13 @@ from contract.layout import find_frozen_dir
 from harness.benchmark.ready import Ready, make_ready
 from harness.benchmark.session import Session
 from harness.build.revision import find_op_at
+from harness.compare.drawn.record import DrawnRow
 from harness.discover import LoadedOp
 from harness.freezing.decide.contests import ContestRunner
+from harness.freezing.decide.population import find_needed, promote_population
 from harness.freezing.decide.promote import Decision, Request, group_problems, list_choices, list_incumbents, promote
 from harness.freezing.decide.promote_recorded import promote_recorded
-from harness.freezing.decide.recorded_times import Recording, find_untimed_code, list_variants, read_recording
+from harness.freezing.decide.recorded_times import Recording, find_untimed_code, list_variants, read_drawn, read_recording
 from harness.freezing.gates.candidate import Candidate, Gate
 from harness.freezing.gates.checks import pass_gates, seal_candidates
 from harness.freezing.store.verify import require_sound
@@ -39,7 +41,7 @@ class Promoted:
     @property
     def changed(self) -> list[Decision]:
         """The buckets that have another kernel now, or would have."""
-        return [d for d in self.decisions if d.outcome in ("promoted", "provisional")]
+        return [d for d in self.decisions if d.outcome in ("promoted", "provisional", "dropped")]
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
@@ -59,6 +61,7 @@ def promote_op(
     budget: float = 20.0,
     recorded: Path | None = None,
     at: str | None = None,
+    population: Path | None = None,
     device: str | None = None,
     target: str | None = None,
     jobs: int | None = None,
@@ -72,14 +75,20 @@ def promote_op(
     """
     if at and not recorded:
         raise SpecError("--at goes with --recorded: what is measured now is the op as it is now")
+    if population and (given := [o for o, v in (("--recorded", recorded), ("--bucket", bucket), ("--fallback", fallback)) if v]):
+        raise SpecError(f"--population goes without {given[0]}: it names the file, and its kernels have a place of their own")
     loaded, commit = _find_op(take_op(op), at)
     name, named, buckets = loaded.op.name, list_names(variant), list_names(bucket)
+    drawn: Sequence[DrawnRow] = ()
     recording = read_recording(Path(recorded)) if recorded else None
     if recording and commit:
         recording = replace(recording, conditions=dict(recording.conditions) | {"sources_at": commit})
+    if population:
+        recording, drawn = read_drawn(loaded.op, Path(population))
     criteria = Criteria(margin=margin / 100, error=1 - confidence / 100)
     words = " ".join([f"promote {name}", *(f"--variant {v}" for v in named), *(f"--bucket {b}" for b in buckets)])
     command = words + (" --fallback" if fallback else "") + (f" --recorded {recorded}" if recorded else "") + (f" --at {at}" if at else "")
+    command += f" --population {population}" if population else ""
     request = Request(tuple(buckets), fallback, dry_run, force_reason, criteria, command, own_choices=not named)
     frozen = require_sound(find_frozen_dir(), name)
     with Session.start(loaded, command, device=device, target=target, jobs=jobs) as session:
@@ -87,9 +96,14 @@ def promote_op(
         groups = group_problems(session, request).values()
         problems = loaded.op.select_problems("bench") if fallback else [p for _, members in groups for p in members]
         names = named or (list_variants(loaded.op, recording) if recording else list_choices(loaded.op, problems))
+        if population and recording:
+            names = _list_needed(session, frozen, recording, names)
         ready = make_ready(session, loaded.op.select_variants(names), quiet=quiet, effort=THOROUGH, committed_only=True)
         candidates = _judge_candidates(session, frozen, ready, recording, commit, say)
-        decisions = _decide(session, frozen, candidates, request, recording, budget, say)
+        if population and recording:
+            decisions = promote_population(session, frozen, candidates, request, recording, drawn, say)
+        else:
+            decisions = _decide(session, frozen, candidates, request, recording, budget, say)
     return Promoted(name, dry_run, candidates, decisions)
 
 
@@ -99,6 +113,13 @@ def _find_op(loaded: LoadedOp, revision: str | None) -> tuple[LoadedOp, str]:
         return loaded, ""
     earlier, commit = find_op_at(loaded.op.name, revision)
     return replace(earlier, op=replace(earlier.op, axes=loaded.op.axes)), commit
+
+
+def _list_needed(session: Session, frozen: Index, recording: Recording, names: Sequence[str]) -> list[str]:
+    """Return which of the variants drawn problems need: only they are built and proved."""
+    variants = [v.name for v in session.loaded.op.select_variants(names)]
+    picks, _ = find_needed(frozen, session.target.real_arch, recording, variants)
+    return [pick.name for pick in picks if pick.name in variants]
 
 
 def _judge_candidates(

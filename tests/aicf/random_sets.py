@@ -121,7 +121,7 @@ def frozen_ops(draw: st.DrawFn) -> FrozenOp:
     for i, (arch, domain, facts, tile) in enumerate(draw(st.lists(kernels, max_size=5))):
         name = f"k{i}"
         found[name] = make_kernel(name, arch, domain, facts, tile)
-        role = draw(st.sampled_from(["winner", "winner", "fallback"]))
+        role = draw(st.sampled_from(["winner", "winner", "fallback", "population"]))
         place = draw(st.tuples(st.sampled_from(["saves", "plain"]), st.sampled_from(REGIONS))) if role == "winner" else ("any", "any")
         entries.append({"bucket": make_bucket(arch, *place), "role": role, "kernel": name, "status": "measured"})
     problems = draw(st.lists(st.tuples(sizes, attributes), max_size=4))

@@ -41,7 +41,7 @@ def draw_set(generator: random.Random) -> MadeUpSet:
         name = f"k{i:02}"
         manifests[name] = draw_manifest(generator, name, description)
         for _ in range(generator.randint(1, 2)):
-            role = generator.choice(["winner", "winner", "fallback"])
+            role = generator.choice(["winner", "winner", "fallback", "population"])
             classes = {axis["name"]: generator.choice(axis["classes"])["name"] for axis in description["axes"]}
             bucket = {"arch": ARCH} | (classes if role == "winner" else dict.fromkeys(classes, "any"))
             entries.append({"kind": "entry", "bucket": bucket, "role": role, "kernel": name, "status": "measured"})

@@ -203,6 +203,14 @@ def _make_expressions() -> st.SearchStrategy[str]:
     return st.recursive(leaves, extend, max_leaves=8)
 
 
+def test_a_root_of_what_may_be_either_of_two_has_a_finite_bound_and_an_infinite_one_stays_infinite() -> None:
+    inputs = {"x": np.float32([[1.5]]), "b": np.float32([[0.05]])}
+    for dtype in ("float32", "bfloat16"):
+        root, log = (parse_chain("chain", f"x: T, b: T -> y: T; y = {f}(x if exp(x) > exp(x) else b)") for f in ("sqrt", "log"))
+        assert np.sqrt(1.5) - np.sqrt(0.05) < find_bounds(root, inputs, dtype)["y"][0, 0] < 1.01
+        assert np.isposinf(find_bounds(log, inputs, dtype)["y"][0, 0])
+
+
 @given(expression=_make_expressions(), seed=st.integers(0, 2**16))
 @settings(max_examples=150, deadline=None)
 def test_whatever_is_computed_in_fp32_lies_within_the_bound(expression: str, seed: int) -> None:

@@ -90,7 +90,7 @@ def describe_conditions(session: Session, command: str) -> dict[str, str | float
     }
 
 
-def apply_writing(session: Session, frozen: Index, writing: Writing) -> Index:
+def apply_writing(session: Session, frozen: Index, writing: Writing, drop: Sequence[Row] = ()) -> Index:
     """Write one bucket's change, so that an interrupt keeps what was decided until then; returns the set as it is now."""
     loaded = session.loaded
     interface = describe_interface(loaded.op, read_api(loaded))
@@ -109,7 +109,7 @@ def apply_writing(session: Session, frozen: Index, writing: Writing) -> Index:
     medians = [row | {"attributes": fill_attributes(row["attributes"], interface)} for row in frozen.medians] if extends else []
     rows = [description, *medians, *writing.rows]
     frozen_dir, message = frozen.folder.parent, "; ".join(writing.messages)
-    change_index(frozen_dir, loaded.op.name, "promote", message, put=rows, files=writing.files, expect=frozen)
+    change_index(frozen_dir, loaded.op.name, "promote", message, put=rows, drop=drop, files=writing.files, expect=frozen)
     return read_frozen_op(frozen_dir, loaded.op.name)
 
 
@@ -154,8 +154,9 @@ def gather(
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     writing.rows.append(entry | ({"forced": place.force_reason} if forced else {}))
-    contenders = {winner.name: kernel} | ({place.incumbent["kernel"]: place.incumbent["kernel"]} if place.incumbent else {})
-    writing.rows += list_medians(session, place.bucket, matches, contenders, str(conditions["device"]))
+    if place.role == "winner":  # beside it alone were all others of its bucket measured
+        contenders = {winner.name: kernel} | ({place.incumbent["kernel"]: place.incumbent["kernel"]} if place.incumbent else {})
+        writing.rows += list_medians(session, place.bucket, matches, contenders, str(conditions["device"]))
     writing.messages.append(f"{kernel} takes {name_bucket(place.bucket)}: {place.reason}")
 
 

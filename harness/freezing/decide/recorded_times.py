@@ -1,4 +1,4 @@
-"""Times recorded earlier on another GPU: published records, or an op's goals (``compare`` without options).
+"""Times recorded earlier on another GPU: published records, an op's goals (``compare`` without options), or drawn problems.
 
 They may fill buckets that hold no measured entry. They challenge none: that takes contests in one process.
 """
@@ -15,7 +15,8 @@ from contract.layout import hash_bytes
 from harness.benchmark.session import Session
 from harness.build.builder import BuildResult, build_op
 from harness.build.revision import find_op_at
-from harness.errors import FrozenUseError
+from harness.compare.drawn.record import PEER, DrawnRow, read_runs
+from harness.errors import FrozenUseError, RecordError
 from harness.records.database import Records
 from harness.records.interchange import import_records
 from harness.records.provenance import Commit
@@ -114,6 +115,35 @@ def _read_goals(document: Mapping[str, Any], name: str) -> Recording:
     commit = Commit.read(str(document["commit"]))
     conditions = _describe(environment, commit.name, str(document["command"]), name)
     return Recording(times, conditions, commit.sha, dirty=commit.dirty)
+
+
+def read_drawn(op: Op, path: Path) -> tuple[Recording, list[DrawnRow]]:
+    """Read the newest run of ``compare --drawn --regret`` in a file, and the rows on which several kernels were timed.
+
+    Raises :class:`FrozenUseError` where it holds none, or is of another op.
+    """
+    try:
+        content = path.read_bytes()
+        runs = read_runs(path)
+    except OSError as error:
+        raise FrozenUseError(f"--population {path}: cannot be read: {error.strerror}") from error
+    except RecordError as error:
+        raise FrozenUseError(f"--population {path}: {error}") from error
+    run = max(runs, key=lambda r: r.started, default=None)
+    if run is None or run.op != op.name:
+        raise FrozenUseError(f"--population {path}: has no run of {op.name}{f', but of {run.op}' if run else ''}")
+    rows = [row for row in run.rows if sum(c.role != PEER and c.counts for c in row.contenders) > 1]
+    if not rows:
+        how = f"`compare {op.name} --drawn N --regret` times them"
+        raise FrozenUseError(f"--population {path}: no other kernel was timed beside the chosen one: {how}")
+    name = f"{path.name} ({hash_bytes(content)[:16]})"
+    times = {
+        row.problem: {c.name: RecordedTime(c.interval[0], f"{name}: {row.problem}") for c in row.contenders if c.role != PEER and c.counts}
+        for row in rows
+    }
+    commit = Commit.read(run.commit)
+    conditions = _describe(run.environment, commit.name, run.command, name)
+    return Recording(times, conditions, commit.sha, dirty=commit.dirty), rows
 
 
 def _read_records(path: Path, name: str) -> Recording:
