@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -25,7 +26,8 @@ FAST_EXAMPLES = 25
 pytest_plugins = ["harness.pytest_plugin"]
 
 # How long an example takes says how busy the machine is.
-settings.register_profile("aicf", deadline=None)
+# What the continuous integration says of a commit is the same each time; elsewhere examples are drawn afresh.
+settings.register_profile("aicf", deadline=None, derandomize=bool(os.environ.get("CI")))
 settings.load_profile("aicf")
 
 try:
@@ -68,7 +70,7 @@ def _is_slow(item: pytest.Item) -> bool:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Search less for counter-examples in the fast tests, where a test does not say how much."""
-    settings.register_profile("fast", max_examples=FAST_EXAMPLES)
+    settings.register_profile("fast", settings.get_profile("aicf"), max_examples=FAST_EXAMPLES)
     if not config.getoption("--slow"):
         settings.load_profile("fast")
 
