@@ -1,4 +1,5 @@
-// The gradient of an embedding by its table: dtable[v] is the sum of dy[i] over all i with indices[i] = v, in fp32, in the order of i.
+// The gradient of an embedding by its table: dtable[v] is the sum of dy[i] over all i with indices[i] = v, in fp32 in the order of i, or
+// exact.
 //
 // | kernel   | idea                                                                                              |
 // |----------|---------------------------------------------------------------------------------------------------|
@@ -6,6 +7,7 @@
 // | segments | indices are sorted with their places; a group of threads per row of the table adds up its segment |
 // | tables   | tables of few rows are added up in shared memory, by slabs of indices (tables.cuh)                |
 // | direct   | few indices: a block picks out those that point to its rows of the table (direct.cuh)             |
+// | lists    | a list of indices per row, in no order, and sums that have none (lists.cuh)                       |
 //
 // A row that many indices point to would keep one group busy while all others are done. So the sorted places are cut into chunks at fixed
 // borders, and a chunk that lies within one segment is added up ahead, by a group of its own; the row's group then takes the chunk's sum.
@@ -15,6 +17,7 @@
 #include "common/indices.cuh"
 #include "common/rows.cuh"
 #include "embedding_backward/direct.cuh"
+#include "embedding_backward/lists.cuh"
 #include "embedding_backward/params.h"
 #include "embedding_backward/sort.cuh"
 #include "embedding_backward/tables.cuh"
