@@ -79,16 +79,11 @@ def promote_op(
         raise SpecError(f"--population goes without {given[0]}: it names the file, and its kernels have a place of their own")
     loaded, commit = _find_op(take_op(op), at)
     name, named, buckets = loaded.op.name, list_names(variant), list_names(bucket)
-    drawn: Sequence[DrawnRow] = ()
-    recording = read_recording(Path(recorded)) if recorded else None
-    if recording and commit:
-        recording = replace(recording, conditions=dict(recording.conditions) | {"sources_at": commit})
-    if population:
-        recording, drawn = read_drawn(loaded.op, Path(population))
+    recording, drawn = _read_times(loaded, commit, recorded, population)
     criteria = Criteria(margin=margin / 100, error=1 - confidence / 100)
     words = " ".join([f"promote {name}", *(f"--variant {v}" for v in named), *(f"--bucket {b}" for b in buckets)])
-    command = words + (" --fallback" if fallback else "") + (f" --recorded {recorded}" if recorded else "") + (f" --at {at}" if at else "")
-    command += f" --population {population}" if population else ""
+    options = {"--recorded": recorded, "--at": at, "--population": population}
+    command = " ".join([words, *(["--fallback"] if fallback else []), *(f"{o} {v}" for o, v in options.items() if v)])
     request = Request(tuple(buckets), fallback, dry_run, force_reason, criteria, command, own_choices=not named)
     frozen = require_sound(find_frozen_dir(), name)
     with Session.start(loaded, command, device=device, target=target, jobs=jobs) as session:
@@ -113,6 +108,18 @@ def _find_op(loaded: LoadedOp, revision: str | None) -> tuple[LoadedOp, str]:
         return loaded, ""
     earlier, commit = find_op_at(loaded.op.name, revision)
     return replace(earlier, op=replace(earlier.op, axes=loaded.op.axes)), commit
+
+
+def _read_times(
+    loaded: LoadedOp, commit: str, recorded: Path | None, population: Path | None
+) -> tuple[Recording | None, Sequence[DrawnRow]]:
+    """Return the times of the file that decides, None where contests do, and the drawn problems that they are of."""
+    if population:
+        return read_drawn(loaded.op, Path(population))
+    recording = read_recording(Path(recorded)) if recorded else None
+    if recording and commit:
+        recording = replace(recording, conditions=dict(recording.conditions) | {"sources_at": commit})
+    return recording, ()
 
 
 def _list_needed(session: Session, frozen: Index, recording: Recording, names: Sequence[str]) -> list[str]:
