@@ -22,7 +22,7 @@ from harness.freezing.decide.recorded_times import Recording, find_untimed_code,
 from harness.freezing.gates.candidate import Candidate, Gate
 from harness.freezing.gates.checks import pass_gates, seal_candidates
 from harness.freezing.store.verify import require_sound
-from harness.spec import SpecError
+from harness.spec import SpecError, Variant
 from harness.timing.timer import Timer
 from harness.timing.verdicts import Criteria
 from harness.verbs.naming import Names, OpLike, list_names, take_op
@@ -91,9 +91,10 @@ def promote_op(
         groups = group_problems(session, request).values()
         problems = loaded.op.select_problems("bench") if fallback else [p for _, members in groups for p in members]
         names = named or (list_variants(loaded.op, recording) if recording else list_choices(loaded.op, problems))
+        variants = loaded.op.select_variants(names)
         if population and recording:
-            names = _list_needed(session, frozen, recording, names)
-        ready = make_ready(session, loaded.op.select_variants(names), quiet=quiet, effort=THOROUGH, committed_only=True)
+            variants = _list_needed(session, frozen, recording, variants)
+        ready = make_ready(session, variants, quiet=quiet, effort=THOROUGH, committed_only=True)
         candidates = _judge_candidates(session, frozen, ready, recording, commit, say)
         if population and recording:
             decisions = promote_population(session, frozen, candidates, request, recording, drawn, say)
@@ -122,11 +123,11 @@ def _read_times(
     return recording, ()
 
 
-def _list_needed(session: Session, frozen: Index, recording: Recording, names: Sequence[str]) -> list[str]:
+def _list_needed(session: Session, frozen: Index, recording: Recording, variants: Sequence[Variant]) -> tuple[Variant, ...]:
     """Return which of the variants drawn problems need: only they are built and proved."""
-    variants = [v.name for v in session.loaded.op.select_variants(names)]
-    picks, _ = find_needed(frozen, session.target.real_arch, recording, variants)
-    return [pick.name for pick in picks if pick.name in variants]
+    by_name = {v.name: v for v in variants}
+    picks, _ = find_needed(frozen, session.target.real_arch, recording, list(by_name))
+    return tuple(by_name[pick.name] for pick in picks if pick.name in by_name)
 
 
 def _judge_candidates(

@@ -13,6 +13,7 @@ from hypothesis import given
 from contract.calls import Problem as Call
 from contract.decision import How, open_core
 from contract.frozen_set import read_op
+from device.settings import find_project_root
 from harness.compare.drawn.record import Contender, DrawnRow, DrawnRun, write_runs
 from harness.errors import FrozenUseError
 from harness.freezing.decide.population import LEAST_GAIN, LEAST_RESCUED, RESCUED, cover, promote_population
@@ -21,6 +22,7 @@ from harness.freezing.decide.recorded_times import read_drawn
 from harness.freezing.gates.candidate import Candidate, Gate
 from harness.freezing.store.index import read_frozen_op
 from harness.freezing.store.verify import check_op
+from harness.records.provenance import find_commit
 from harness.spec import SpecError
 from harness.surveys.adoption import adopt_survey, read_times
 from harness.verbs.promote import promote_op
@@ -163,6 +165,28 @@ def test_records_that_say_nothing_are_refused(tmp_path: Path) -> None:
         read_drawn(LOADED.op, tmp_path / "broken.json")
     with pytest.raises(SpecError, match="--population goes without --fallback"):
         promote_op("softmax", fallback=True, population=alone)
+
+
+@pytest.mark.usefixtures("device")
+def test_the_verb_proves_what_is_needed_and_nothing_else(tmp_path: Path) -> None:
+    held = min(read_op("transpose").kernels)
+    nothing = make_record(tmp_path / "nothing.json", {100: {held: 1.0, "naive/bm8_bn32": 2.0}}, "transpose")
+    done = promote_op("transpose", population=nothing, dry_run=True, quiet=True)
+    assert done.candidates == [] and done.decisions == []
+
+
+@pytest.mark.slow  # a variant is proved, and built as it was at the commit
+@pytest.mark.usefixtures("device")
+def test_what_drawn_problems_need_passes_all_gates(tmp_path: Path) -> None:
+    held = min(read_op("transpose").kernels)
+    record = make_record(tmp_path / "drawn.json", {100: {held: 2.0, "naive/bm8_bn32": 1.0}}, "transpose")
+    commit = find_commit(find_project_root())
+    record.write_text(record.read_text().replace("commit abc", f"commit {commit.sha}"))
+    done = promote_op("transpose", population=record, dry_run=True, quiet=True, force_reason="" if not commit.dirty else "a test")
+    (candidate,), (decision,) = done.candidates, done.decisions
+    assert candidate.name == "naive/bm8_bn32" and all(g.passed or g.name == "clean tree" for g in candidate.gates)
+    assert {"verified", "domain", "interface", "sealed", "recorded"} <= {g.name for g in candidate.gates}
+    assert (decision.outcome, decision.kernel) == ("promoted", candidate.manifest["kernel"]) and done.changed == [decision]
 
 
 def test_padded_rows_and_unknown_attributes_make_no_survey(tmp_path: Path) -> None:
