@@ -64,7 +64,9 @@ def run(
     ] = "eager",
     devices: Annotated[int, typer.Option(min=1, max=16, help="number of emulated devices")] = 1,
     target: Annotated[str, typer.Option(help="GPU whose properties are reported: h200, h100, a100 (default: AICF_TARGET)")] = "",
-    report: Annotated[Path | None, typer.Option(metavar="FILE", dir_okay=False, help="write all findings and counts as JSON")] = None,
+    report: Annotated[
+        Path | None, typer.Option("--report", "--json", metavar="FILE", dir_okay=False, help="write all findings and counts as JSON")
+    ] = None,
     counters: Annotated[bool, typer.Option("--counters", help="count instructions, sectors, conflicts; print them by kernel")] = False,
     leak_check: Annotated[bool, typer.Option("--leak-check", help="report memory still allocated at exit as an error")] = False,
     error_exitcode: Annotated[int, typer.Option(min=0, max=255, help="exit code if there are errors; 0: the program's own")] = 0,

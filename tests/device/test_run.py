@@ -97,9 +97,10 @@ def test_leaks_are_listed_on_request(run: Run) -> None:
     assert "Leaked 1024 bytes at 0x" in run("--leak-check", "leak").stderr
 
 
-def test_the_report_holds_findings_counters_and_the_end(run: Run, tmp_path: Path) -> None:
+@pytest.mark.parametrize("option", ["--report", "--json"])
+def test_the_report_holds_findings_counters_and_the_end(run: Run, tmp_path: Path, option: str) -> None:
     path = tmp_path / "report.json"
-    run(f"--report={path}", "--counters", "overrun")
+    run(f"{option}={path}", "--counters", "overrun")
     report = json.loads(path.read_text())
     assert (report["exit_code"], report["signal"], report["errors"], report["finished"]) == (1, None, 1, True)
     assert report["findings"][0]["kind"] == "out_of_bounds_write"

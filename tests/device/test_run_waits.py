@@ -89,6 +89,10 @@ def test_find_lists_each_source_with_a_main(tmp_path: Path) -> None:
         ("flag_unset", "flag", [place_of("while (ready[0]"), "threads 0xffffffff: reads again and again address 0x"]),
         ("counts_turns_unset", "counts_turns", [place_of("++turns"), "reads again and again address 0x"]),
         ("backs_off_unset", "backs_off", [place_of("__nanosleep(pause)"), "reads again and again address 0x"]),
+        ("barrier_in_turn_unset", "barrier_in_turn", ["kernel barrier_in_turn\n", place_of("while (__syncthreads_or(ready[0])")]),
+        ("two_words_unset", "two_words", [place_of("while (ready[0] == 0 && ready[1] == 0)"), "reads again and again address 0x"]),
+        ("many_words_unset", "many_words", ["kernel many_words\n", "is at waits.cu:"]),
+        ("read_once_unset", "read_once", [place_of("while (*ready == ")]),
     ],
 )
 def test_a_wait_for_what_nobody_writes_is_a_deadlock(run: Run, case: str, mended: str, said: list[str], workers: str) -> None:
@@ -101,7 +105,7 @@ def test_a_wait_for_what_nobody_writes_is_a_deadlock(run: Run, case: str, mended
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
-@pytest.mark.parametrize("case", ["gives_up", "gives_up_in_time", "gives_up_mbarrier", "ping_pong"])
+@pytest.mark.parametrize("case", ["gives_up", "gives_up_in_time", "gives_up_mbarrier", "ping_pong", "computes"])
 def test_a_wait_that_ends_by_itself_is_no_deadlock(run: Run, case: str, workers: str) -> None:
     done, findings = run(case, "--option", f"workers={workers}")  # type: ignore[misc]
     assert done.stdout.startswith("cudaSuccess"), done.stderr
@@ -134,8 +138,10 @@ def test_a_program_whose_time_is_up_is_ended_and_says_what_it_was_at(run: Run) -
     assert run("flag", "--max-seconds", "30")[0].returncode == 0  # type: ignore[misc]
 
 
-@pytest.mark.parametrize(("case", "said"), [("many_blocks", " of 2000000000 blocks begun"), ("many_launches", "add")])
-def test_short_blocks_and_short_launches_are_ended_and_named(run: Run, case: str, said: str) -> None:
+@pytest.mark.parametrize(
+    ("case", "said"), [("many_blocks", " of 2000000000 blocks begun"), ("many_launches", "add"), ("computes_for_ever", "kernel computes\n")]
+)
+def test_short_blocks_short_launches_and_turns_that_barriers_end_are_ended_and_named(run: Run, case: str, said: str) -> None:
     done, findings = run(case, "--max-seconds", "5", "--option", "workers=1")  # type: ignore[misc] # on a busy machine it takes seconds to the first launch
     assert done.returncode == 124, done.stderr
     (finding,) = [each for each in findings if each["kind"] == "interrupted"]

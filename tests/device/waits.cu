@@ -105,6 +105,54 @@ __global__ void ping_pong(volatile int* word, int rounds) {  // each block waits
     }
 }
 
+// Every block but the last waits, all its threads at a barrier in each turn; the last one starts when others have had their turn.
+__global__ void barrier_in_turn(volatile int* ready, bool sets) {
+    if (blockIdx.x + 1 < gridDim.x) {
+        while (__syncthreads_or(ready[0]) == 0) {
+        }
+        if (threadIdx.x == 0) ready[64 + blockIdx.x] = 1;
+    } else if (sets && threadIdx.x == 0) {
+        ready[0] = 1;
+    }
+}
+
+__global__ void two_words(volatile int* ready, bool sets) {  // either of them would do
+    if (blockIdx.x == 0) {
+        while (ready[0] == 0 && ready[1] == 0) {
+        }
+        ready[64] = 1;
+    } else if (sets && threadIdx.x == 0) {
+        ready[1] = 1;
+    }
+}
+
+__global__ void many_words(volatile int* ready, bool sets) {  // all of them are needed
+    if (blockIdx.x == 0) {
+        bool all;
+        do {
+            all = true;
+            for (int i = 0; i < 16; ++i) all &= ready[i] != 0;
+        } while (!all);
+        ready[64] = 1;
+    } else if (threadIdx.x < (sets ? 16 : 15)) {
+        ready[threadIdx.x] = 1;
+    }
+}
+
+__global__ void read_once(const int* ready, bool sets) {  // not volatile: the compiler reads it before the loop
+    while (*ready == (sets ? 1 : 0)) {
+    }
+}
+
+__global__ void computes(unsigned* out, int rounds) {  // for long, and nobody sees anything of it
+    unsigned random = threadIdx.x;
+    for (int i = 0; i < rounds; ++i) {
+        random = random * 1664525u + 1013904223u;
+        if (i % 4 == 0) __syncthreads();
+    }
+    out[threadIdx.x + 64] = random;
+}
+
 int main(int argc, char** argv) {
     int *out = nullptr, got[2] = {};
     const char* const what = argc > 1 ? argv[1] : "";
@@ -141,6 +189,16 @@ int main(int argc, char** argv) {
         counts_turns<<<2, 32>>>(out, is("counts_turns"));
     } else if (is("backs_off") || is("backs_off_unset")) {
         backs_off<<<2, 32>>>(out, is("backs_off"));
+    } else if (is("barrier_in_turn") || is("barrier_in_turn_unset")) {
+        barrier_in_turn<<<7, 64>>>(out, is("barrier_in_turn"));
+    } else if (is("two_words") || is("two_words_unset")) {
+        two_words<<<2, 32>>>(out, is("two_words"));
+    } else if (is("many_words") || is("many_words_unset")) {
+        many_words<<<2, 32>>>(out, is("many_words"));
+    } else if (is("read_once") || is("read_once_unset")) {
+        read_once<<<2, 32>>>(out, is("read_once"));
+    } else if (is("computes") || is("computes_for_ever")) {
+        computes<<<2, 64>>>(reinterpret_cast<unsigned*>(out), is("computes") ? 300'000 : 2'000'000'000);
     } else if (is("ping_pong")) {
         ping_pong<<<2, 32>>>(out, 2'000);
     } else if (is("driver")) {

@@ -29,7 +29,8 @@ struct Setting {
     cudaStream_t one, other;
     cudaEvent_t event;
     int *a, *b;           // device
-    int *host, *managed;  // pinned, managed
+    int *host, *results;  // pinned
+    int* managed;
 };
 
 void fill_in(cudaStream_t stream, int* out, int value) { fill<<<kCount / 256, 256, 0, stream>>>(out, value); }
@@ -109,6 +110,20 @@ void host_read(const Setting& s) {
     int sum = 0;
     for (int i = 0; i < kCount; ++i) sum += s.host[i];
     if (sum != 0) std::printf("the sum is %d\n", sum);
+}
+
+// Results in one small pinned array, each brought by a copy of its own.
+void host_part(const Setting& s) {
+    CHECK(cudaMemcpyAsync(s.results, s.a, sizeof(int), cudaMemcpyDeviceToHost, s.one));
+    CHECK(cudaMemcpyAsync(s.results + 1, s.b, sizeof(int), cudaMemcpyDeviceToHost, s.other));
+    if (mended) CHECK(cudaStreamSynchronize(s.other));
+    if (s.results[1] != 0) std::printf("results[1] is %d\n", s.results[1]);
+}
+
+void other_part(const Setting& s) {
+    CHECK(cudaMemcpyAsync(s.results, s.a, sizeof(int), cudaMemcpyDeviceToHost, s.one));
+    s.results[2] = 5;
+    if (s.results[1] != 0) std::printf("results[1] is %d\n", s.results[1]);
 }
 
 void host_copies(const Setting& s) {
@@ -255,12 +270,11 @@ struct Case {
     void (*run)(const Setting&);
 };
 #define CASE(name) {#name, name}
-constexpr Case kCases[] = {CASE(kernel_kernel),  CASE(kernel_copy),   CASE(copy_copy),    CASE(memset_kernel),
-                           CASE(rows),           CASE(per_thread),    CASE(free_async),   CASE(early_event_stream),
-                           CASE(early_event),    CASE(host_read),     CASE(host_copies),  CASE(host_write),
-                           CASE(managed_read),   CASE(managed_write), CASE(graph_upload), CASE(graph_source),
-                           CASE(graph_branches), CASE(disjoint),      CASE(atomics),      CASE(legacy),
-                           CASE(pageable),       CASE(callback),      CASE(pipeline)};
+constexpr Case kCases[] = {CASE(kernel_kernel), CASE(kernel_copy),    CASE(copy_copy),          CASE(memset_kernel), CASE(rows),
+                           CASE(per_thread),    CASE(free_async),     CASE(early_event_stream), CASE(early_event),   CASE(host_read),
+                           CASE(host_copies),   CASE(host_write),     CASE(managed_read),       CASE(managed_write), CASE(graph_upload),
+                           CASE(graph_source),  CASE(graph_branches), CASE(disjoint),           CASE(atomics),       CASE(legacy),
+                           CASE(pageable),      CASE(callback),       CASE(pipeline),           CASE(host_part),     CASE(other_part)};
 
 int main(int argc, char** argv) {
     if (argc != 3) return 2;
@@ -272,10 +286,12 @@ int main(int argc, char** argv) {
     CHECK(cudaMalloc(&s.a, kBytes));
     CHECK(cudaMalloc(&s.b, kBytes));
     CHECK(cudaMallocHost(&s.host, kBytes));
+    CHECK(cudaMallocHost(&s.results, 4 * sizeof(int)));
     CHECK(cudaMallocManaged(&s.managed, kBytes));
     CHECK(cudaMemset(s.a, 0, kBytes));
     CHECK(cudaMemset(s.b, 0, kBytes));
     std::memset(s.host, 0, kBytes);
+    std::memset(s.results, 0, 4 * sizeof(int));
     std::memset(s.managed, 0, kBytes);
     CHECK(cudaDeviceSynchronize());
     for (const Case& each : kCases) {

@@ -146,7 +146,7 @@ def test_a_wait_for_what_nothing_changes_is_reported(kernels: Kernels) -> None:
         _, reports = kernels.run("endless", np.zeros(1, np.int32))
     assert time.monotonic() - start < 10
     assert kinds(reports) == {"endless_loop"} and kernels.status == TIMEOUT
-    assert "no warp is left that changes it" in reports[0]["text"] and "kernels.cu:" in reports[0]["source"]
+    assert "no warp is left that changes what they read" in reports[0]["text"] and "kernels.cu:" in reports[0]["source"]
 
 
 def test_a_long_loop_within_the_limit_ends(kernels: Kernels) -> None:

@@ -52,3 +52,8 @@ def test_the_line_of_the_host_that_launched_is_named(emulator: Runtime, program:
     (finding,) = run_case(program, emulator.path, "inlined", mode=mode).findings
     assert finding["launched_at"] == f"main at {line_of('<<<1, kThreads>>>')}"
     assert f"    launched by {finding['launched_at']}\n" in finding["text"]
+
+
+def test_without_debug_information_the_function_that_launched_is_named(emulator: Runtime, tmp_path: Path) -> None:
+    (finding,) = run_case(build_program(SOURCE, tmp_path, ["-O0"]), emulator.path, "inlined").findings
+    assert finding["launched_at"] == "main"  # a template's kernel is launched by way of two stubs

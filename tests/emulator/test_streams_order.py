@@ -23,13 +23,14 @@ BUGS = {
     "graph_branches": "stream_race",
     "early_event": "host_read_in_flight",
     "host_read": "host_read_in_flight",
+    "host_part": "host_read_in_flight",
     "host_copies": "host_read_in_flight",
     "managed_read": "host_read_in_flight",
     "host_write": "host_write_in_flight",
     "managed_write": "host_write_in_flight",
     "graph_source": "host_write_in_flight",
 }
-RIGHT = ("disjoint", "atomics", "legacy", "pageable", "callback", "pipeline")
+RIGHT = ("disjoint", "atomics", "legacy", "pageable", "callback", "pipeline", "other_part")
 # In deferred mode a kernel that has not run yet has touched nothing: what the host does meanwhile shows in the result alone.
 EAGER_ONLY = {"managed_read", "managed_write"}
 

@@ -188,7 +188,8 @@ a minute) for its {conditions.cores} cores; in the launches that count, the emul
 |---|---|--:|--:|--:|--:|--:|
 {chr(10).join(rows)}
 
-"All" is memcheck, initcheck, synccheck and racecheck together.
+"All" is {", ".join(Observer.CHECKS[:-1])} and {Observer.CHECKS[-1]} together. Two public programs,
+before and after they were made faster: [programs-speed.md](programs-speed.md).
 """
 
 

@@ -25,6 +25,7 @@ namespace {
 // is unwound again. 0: the last frame; kUnknown: not unwound yet. Guarded by Runtime::mutex.
 constexpr int64_t kUnknown = -1;
 constexpr size_t kMostFrames = 4096;
+constexpr size_t kLongestName = 160;  // of a function: templates' are longer
 
 std::unordered_map<uint64_t, int64_t>& frame_sizes() {
     static auto* all = new std::unordered_map<uint64_t, int64_t>;
@@ -170,15 +171,20 @@ std::string unqualified(const std::string& name) {
     return name.substr(begin);
 }
 
-// What nvcc and the runtime's headers put between a launch and the runtime: the inline cudaLaunchKernel, the stub, and the function of the
-// kernel's own name, which debug information does not always qualify.
+// What nvcc and the runtime's headers put between a launch and the runtime: the inline cudaLaunchKernel, the stubs (__device_stub__ of a
+// kernel, __wrapper__device_stub_ of a template), and the function of the kernel's own name, which debug information does not always
+// qualify.
 bool is_stub(const Frame& frame, const std::string& kernel) {
-    return unqualified(short_name(frame.function)) == kernel || frame.function.find("__device_stub__") != std::string::npos ||
+    return unqualified(short_name(frame.function)) == kernel || frame.function.find("device_stub_") != std::string::npos ||
            frame.function.find("cudaLaunchKernel") != std::string::npos || frame.line.find(".stub.c") != std::string::npos ||
            frame.line.starts_with("cuda_runtime");
 }
 
-std::string describe(const Frame& frame) { return short_name(frame.function) + (frame.line.empty() ? "" : " at " + frame.line); }
+std::string describe(const Frame& frame) {
+    std::string name = short_name(frame.function);
+    if (name.size() > kLongestName) name.replace(kLongestName, std::string::npos, "...");
+    return name + (frame.line.empty() ? "" : " at " + frame.line);
+}
 
 }  // namespace
 

@@ -8,7 +8,7 @@
 namespace aicf::emu {
 
 // Return addresses outside this library, the innermost first; 0 where there are no more.
-using HostPlace = std::array<uint64_t, 4>;
+using HostPlace = std::array<uint64_t, 8>;  // a launch without optimisation has four frames of its own
 
 // A call of CUDA's by the program.
 struct CallSite {

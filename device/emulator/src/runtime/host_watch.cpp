@@ -12,6 +12,7 @@ namespace aicf::emu {
 namespace {
 
 constexpr uint64_t kPageBytes = 4096;
+constexpr uint64_t kSmallBytes = 256;  // of an allocation: system calls into another part of it, which would fail, are rare
 constexpr size_t kMostWatched = 1024;  // ranges of pages at a time: the host's kernel has a limit too
 
 struct Watch {
@@ -30,8 +31,9 @@ void protect(const Interval& pages, int protection) {
 }
 
 // Whole pages of which the interval has every byte that the allocation has there. Allocations that the host sees begin at a page of their
-// own.
+// own. A small one has all of its page protected for any part: several results, say, that are copied one by one.
 Interval whole_pages(const Interval& part, const Interval& allocation) {
+    if (allocation.end - allocation.begin <= kSmallBytes) return {allocation.begin, allocation.begin + kPageBytes};
     const uint64_t begin = round_up(part.begin, kPageBytes);
     const uint64_t end = part.end == allocation.end ? round_up(part.end, kPageBytes) : part.end / kPageBytes * kPageBytes;
     return {begin, std::max(begin, end)};

@@ -208,7 +208,8 @@ void Block::start(uint64_t cluster_index, uint32_t rank) {
         warp.bulk_stores.clear();
         std::fill(std::begin(warp.bulk_commits), std::end(warp.bulk_commits), 0u);
         warp.polled_block = nullptr;
-        warp.poll_pc = ~0u;
+        std::fill(std::begin(warp.polls), std::end(warp.polls), Poll{});
+        warp.last_poll = 0;
         warp.is_vain = false;
         warp.changes = 0;
         std::fill(std::begin(warp.commits), std::end(warp.commits), 0u);

@@ -57,6 +57,13 @@ struct Frame {
     uint32_t function = 0;  // index into Image::functions
 };
 
+// A read at an instruction that may be one of many of the same address.
+struct Poll {
+    uint64_t address = 0;
+    uint32_t pc = ~0u;
+};
+constexpr uint32_t kMostPolls = 4;  // that a warp remembers
+
 // cp.async between issue and wait.
 struct AsyncCopy {
     uint32_t mask = 0;
@@ -110,9 +117,10 @@ struct Warp {
     // What the warp's last poll that found nothing was about, for the report of a deadlock.
     const Block* polled_block = nullptr;
     uint32_t polled_address = 0, polled_pc = 0, polled_mask = 0;
-    // The read or atomic that may be a poll: the last one, and whether it was repeated; of memory other than an mbarrier.
-    uint64_t poll_address = 0;
-    uint32_t poll_pc = ~0u;
+    // The reads and atomics that may be polls: the last few, which of them was the last, and whether it was repeated; of memory other than
+    // an mbarrier.
+    Poll polls[kMostPolls];
+    uint32_t last_poll = 0;
     bool is_vain = false;
     WarpCycle cycle;
     uint64_t changes = 0;                     // times that it did what others can see

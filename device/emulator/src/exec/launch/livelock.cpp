@@ -1,9 +1,7 @@
 #include "livelock.hpp"
 
 #include <algorithm>
-#include <map>
 
-#include "../analysis/analysis.hpp"
 #include "engine.hpp"
 
 namespace aicf::emu {
@@ -77,8 +75,6 @@ void add_local(Hash& hash, const Block& block, const Warp& warp) {
              static_cast<size_t>(kWarpLanes) * block.local_stride);
 }
 
-using LoopStates = std::map<std::pair<uint32_t, uint32_t>, LoopState>;
-
 // All that decides what the warp does next, but for the memory that others see; nothing: it depends on the time.
 std::optional<uint64_t> hash_state(const Worker& worker, const Block& block, const Warp& warp, LoopStates& loops) {
     const Image& image = *block.launch->image;
@@ -134,23 +130,22 @@ bool extend_loop(Warp& warp, bool first) {
 
 }  // namespace
 
-void LivelockWatch::observe(const Worker& worker, const std::vector<std::unique_ptr<Block>>& blocks) {
+void LivelockWatch::observe(const Worker& worker, const std::vector<std::unique_ptr<Block>>& blocks, bool computes) {
     if (rounds_ < kQuietRounds) {
-        ++rounds_;
+        rounds_ += computes ? kRoundsOfTurn : 1;
         return;
     }
     const std::vector<const Warp*> before = std::move(warps_);
     const bool first = before.empty();
     warps_.clear();
     repeats_ = true;
-    LoopStates loops;
     for (const auto& block : blocks) {
         for (Warp& warp : block->warps) {
             if (warp.live == 0) continue;
             warps_.push_back(&warp);
             if (first) warp.cycle = WarpCycle{};
             if (extend_loop(warp, first)) warp.cycle = WarpCycle{.low = warp.cycle.low, .high = warp.cycle.high};
-            if (const auto state = hash_state(worker, *block, warp, loops))
+            if (const auto state = hash_state(worker, *block, warp, loops_))
                 warp.cycle.observe(*state);
             else
                 warp.cycle.is_found = false;

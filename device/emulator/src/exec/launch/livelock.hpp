@@ -3,10 +3,14 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <utility>
 #include <vector>
+
+#include "../analysis/analysis.hpp"
 
 namespace aicf::emu {
 
@@ -26,15 +30,17 @@ struct WarpCycle {
     void observe(uint64_t state);
 };
 
-// The blocks of a unit, while they only poll.
+using LoopStates = std::map<std::pair<uint32_t, uint32_t>, LoopState>;  // by first and last instruction
+
+// The blocks of a unit, while they only poll, or compute and change nothing that others see.
 class LivelockWatch {
 public:
     void stop() {
         rounds_ = 0;
         warps_.clear();
     }
-    // After a round in which they only polled.
-    void observe(const Worker& worker, const std::vector<std::unique_ptr<Block>>& blocks);
+    // After a round in which they only polled, or (`computes`) a longer turn in which they changed nothing.
+    void observe(const Worker& worker, const std::vector<std::unique_ptr<Block>>& blocks, bool computes);
     // Every warp has come back to a state it was in.
     bool repeats() const { return repeats_ && searches(); }
     bool searches() const { return !warps_.empty(); }
@@ -44,8 +50,10 @@ public:
 
 private:
     static constexpr uint32_t kQuietRounds = 64;  // not looked at: most waits are over by then
+    static constexpr uint32_t kRoundsOfTurn = 16;  // that a turn counts as
     uint32_t rounds_ = 0;
     bool repeats_ = false;
+    LoopStates loops_;  // of the launch's code, whichever blocks they were found in
     std::vector<const Warp*> warps_;
     std::vector<uint64_t> laps_;
 };

@@ -7,6 +7,7 @@
 #include <deque>
 #include <memory>
 #include <thread>
+#include <utility>
 
 #include "level.hpp"
 
@@ -20,10 +21,13 @@ constexpr uint64_t kGreedyQuantum = 1 << 20;
 constexpr uint32_t kBlockQuanta = 64;            // turns of warps before another block has its turn
 constexpr uint32_t kCooperativeBlockQuanta = 4; // the same where blocks are likely to wait for each other
 constexpr uint32_t kClusterBlockQuanta = 4;     // turns of warps before another block of the cluster has its turn
+constexpr uint32_t kWatchedBlockQuanta = 16;    // the same where nothing that others see has changed for several turns
+constexpr uint64_t kMostRandomQuantum = 256;
 
 enum class BlockStop {
     kDone,
     kTurn,     // its turn is over
+    kIdle,     // its turn is over, and in it nothing has changed that anybody sees
     kWaiting,  // all its warps wait
     kPolling,  // all its warps wait, some by polling memory
     kStuck,    // all its warps wait, some by polling mbarriers, which nothing has changed
@@ -32,12 +36,24 @@ enum class BlockStop {
 
 std::atomic<bool> interrupted{false};  // the process was told to end
 
+// Warp instructions of a warp's turn.
+uint64_t quantum_of(const ExecOptions& options) {
+    switch (options.schedule) {
+        case Schedule::kGreedy: return kGreedyQuantum;
+        case Schedule::kRandom: return kMostRandomQuantum / 2;  // on average
+        default: return options.warp_quantum ? options.warp_quantum : kWarpQuantum;
+    }
+}
+
 // Lets the warps of a block run in turn until the block ends, its turn does, or none can go on. `moved`: something was done but for polls.
+// Its turn ends after as many instructions as `most_turns` of a warp have, also where barriers end the turns of the warps sooner.
 BlockStop run_block(Worker& worker, Block& block, uint32_t most_turns, bool& moved) {
     LaunchState& state = *worker.launch;
     const auto run_warp = engine().run_warp[static_cast<int>(state.mode)];
     const Schedule schedule = state.options.schedule;
     uint32_t turns = 0;
+    uint64_t spent = 0;
+    const uint64_t most_spent = most_turns * quantum_of(state.options);
     uint32_t idle = 0;  // warps in a row that could not go on, or only polled
     bool polled = false;
     block.has_begun = true;
@@ -45,17 +61,17 @@ BlockStop run_block(Worker& worker, Block& block, uint32_t most_turns, bool& mov
     while (block.live_threads != 0) {
         if (state.stop.load(std::memory_order_relaxed)) return BlockStop::kStopped;
         uint32_t index = block.next_warp++ % block.num_warps;
-        uint64_t budget = state.options.warp_quantum ? state.options.warp_quantum : kWarpQuantum;
+        uint64_t budget = quantum_of(state.options);
         switch (schedule) {
             case Schedule::kDefault: break;
             case Schedule::kReversed: index = block.num_warps - 1 - index; break;
-            case Schedule::kGreedy: budget = kGreedyQuantum; break;
+            case Schedule::kGreedy: break;
             case Schedule::kRandom:
                 // The turn order still covers every warp, so that `idle` means what it says; the draw changes who is first and for how
                 // long.
                 if (next_random(block.random) & 1) block.next_warp += static_cast<uint32_t>(next_random(block.random) % block.num_warps);
                 index = block.next_warp % block.num_warps;
-                budget = 1 + next_random(block.random) % 256;
+                budget = 1 + next_random(block.random) % kMostRandomQuantum;
                 break;
         }
         Warp& warp = block.warps[index];
@@ -122,8 +138,10 @@ BlockStop run_block(Worker& worker, Block& block, uint32_t most_turns, bool& mov
             owner->forced_pc = stuck->pc;
             idle = 0;
         }
-        if (reason == StopReason::kQuantum && (++turns >= most_turns || interrupted.load(std::memory_order_relaxed)))
-            return BlockStop::kTurn;
+        turns += reason == StopReason::kQuantum;
+        spent += done;
+        const bool is_over = turns >= most_turns || spent >= most_spent || interrupted.load(std::memory_order_relaxed);
+        if (is_over && block.live_threads != 0) return BlockStop::kTurn;
     }
     return BlockStop::kDone;
 }
@@ -147,6 +165,16 @@ struct Unit {
         }
         random = blocks[0]->random;
     }
+
+    // Changes whenever a thread does what others can see, or ends.
+    uint64_t changes() const {
+        uint64_t sum = 0;
+        for (const auto& block : blocks) {
+            sum -= block->live_threads;
+            for (const Warp& warp : block->warps) sum += warp.changes;
+        }
+        return sum;
+    }
 };
 
 std::unique_ptr<Unit> make_unit(LaunchState& state) {
@@ -168,10 +196,9 @@ BlockStop deadlock(Worker& worker, Block& block) {
     return BlockStop::kStopped;
 }
 
-// Lets the blocks of a unit run in turn until all have ended, the unit's turn does, or none can go on.
-BlockStop run_unit(Worker& worker, Unit& unit) {
+// A turn of a unit: its blocks run in turn.
+BlockStop take_turn(Worker& worker, Unit& unit, uint32_t most_turns) {
     const LaunchState& state = *worker.launch;
-    const uint32_t most_turns = state.launch->cooperative ? kCooperativeBlockQuanta : kBlockQuanta;
     const uint32_t size = static_cast<uint32_t>(unit.blocks.size());
     bool moved = false;
     if (size == 1) {
@@ -219,18 +246,37 @@ std::vector<Block*> blocks_of(const std::deque<std::unique_ptr<Unit>>& units) {
     return blocks;
 }
 
+bool can_go_on(const Warp& warp) {
+    return std::any_of(warp.entries.begin(), warp.entries.end(),
+                       [](const Entry& entry) { return entry.state == EntryState::kRunnable || entry.state == EntryState::kYielded; });
+}
+
 // Whether somebody who is not of the launch may change what a warp waits for: memory that the host writes too.
 bool waits_for_host(const LaunchState& state, const std::vector<Block*>& blocks) {
+    const bool may_share = state.memory->has_host_visible() || state.memory->has_host_ranges();
     for (const Block* block : blocks) {
         for (const Warp& warp : block->warps) {
-            if (warp.live == 0 || warp.polled_block || !warp.is_vain) continue;
-            const uint64_t address = warp.poll_address;
-            if ((address & kWindowMask) == kSharedWindow || address <= kSharedOffsetMask) continue;
-            const Allocation* allocation = state.memory->contains(address) ? state.memory->find(address) : nullptr;
-            if (!allocation || is_host_visible(allocation->kind)) return true;
+            if (warp.live == 0 || warp.polled_block) continue;
+            if (!warp.is_vain && can_go_on(warp) && may_share) return true;  // what it reads is not known
+            for (const Poll& poll : warp.polls) {
+                if (poll.pc == ~0u || !warp.is_vain) continue;
+                if ((poll.address & kWindowMask) == kSharedWindow || poll.address <= kSharedOffsetMask) continue;
+                const Allocation* allocation = state.memory->contains(poll.address) ? state.memory->find(poll.address) : nullptr;
+                if (!allocation || is_host_visible(allocation->kind)) return true;
+            }
         }
     }
     return false;
+}
+
+// Lets the blocks of a unit run in turn until all have ended, the unit's turn does, or none can go on.
+BlockStop run_unit(Worker& worker, Unit& unit) {
+    const uint32_t most_turns = worker.launch->launch->cooperative ? kCooperativeBlockQuanta
+                                : unit.watch.searches()            ? kWatchedBlockQuanta
+                                                                   : kBlockQuanta;
+    const uint64_t changes = unit.changes(), progress = worker.progress;
+    const BlockStop stop = take_turn(worker, unit, most_turns);
+    return stop == BlockStop::kTurn && unit.changes() == changes && worker.progress == progress ? BlockStop::kIdle : stop;
 }
 
 // All warps wait for what nothing will change. False: that cannot be said.
@@ -239,7 +285,7 @@ bool report_vain_wait(Worker& worker, const std::deque<std::unique_ptr<Unit>>& u
     const bool is_limited = worker.launch->options.loop_limit != 0;
     if (!is_limited && waits_for_host(*worker.launch, blocks)) return false;
     report_waits(worker, blocks, is_limited ? Finding::kEndlessLoop : Finding::kDeadlock,
-                 "every warp that is left reads memory again and again, and no warp is left that changes it:");
+                 "every warp that is left repeats what it did, and no warp is left that changes what they read:");
     worker.launch->end_with(kErrorLaunchTimeout);
     return true;
 }
@@ -276,8 +322,9 @@ public:
         leave();
     }
 
-    // After a round of all units. True: every unit of the launch does nothing but to repeat itself, and this worker is the one to say so.
-    bool go_on(const std::deque<std::unique_ptr<Unit>>& units) {
+    // After a round of all units, in which none did anything but poll if it `may_rest`. True: every unit of the launch does nothing but to
+    // repeat itself, and this worker is the one to say so.
+    bool go_on(const std::deque<std::unique_ptr<Unit>>& units, bool may_rest) {
         bool repeats = true, searches = true;
         for (const auto& unit : units) {
             repeats &= unit->watch.repeats();
@@ -295,7 +342,7 @@ public:
         }
         const bool found = waits_ && now - since_ >= kPatience && has_gone_around(units);
         // What all wait for is up to another worker; what counts its turns goes on, and to its end.
-        if (!found && (repeats || !searches))
+        if (!found && (repeats || (!searches && may_rest)))
             std::this_thread::sleep_for(std::chrono::microseconds(std::min<size_t>(++rests_, kMostPause)));
         return found;
     }
@@ -336,6 +383,7 @@ void run_worker(Worker& worker) {
     const size_t most_resident = std::max<size_t>(2, state.co_resident / state.cluster_blocks);
     size_t resident_limit = state.launch->cooperative ? most_resident : 2;
     size_t turns_without_end = 0, polling = 0;
+    bool may_rest = true;
     const auto take_unit = [&]() -> std::unique_ptr<Unit> {
         const uint64_t next = state.next_cluster.fetch_add(1, std::memory_order_relaxed);
         if (next >= state.run_clusters) return nullptr;
@@ -371,15 +419,17 @@ void run_worker(Worker& worker) {
         if (stop == BlockStop::kStopped) break;
         if (stop == BlockStop::kDone) {
             turns_without_end = polling = 0;
+            may_rest = true;
             wait.end();
             worker.counters.blocks += unit->blocks.size();
             for (const auto& block : unit->blocks) worker.counters.warps += block->num_warps;
             idle_units.push_back(std::move(unit));
             continue;
         }
-        const bool only_polls = stop == BlockStop::kPolling || stop == BlockStop::kStuck;
-        if (only_polls) {
-            unit->watch.observe(worker, unit->blocks);
+        const bool changes_nothing = stop != BlockStop::kTurn;
+        if (changes_nothing) {
+            unit->watch.observe(worker, unit->blocks, stop == BlockStop::kIdle);
+            may_rest &= stop != BlockStop::kIdle;
             if (is_stuck_for_good(*unit, stop)) {
                 deadlock(worker, *unit->blocks[0]);
                 break;
@@ -388,11 +438,11 @@ void run_worker(Worker& worker) {
             unit->watch.stop();
             wait.end();
         }
-        polling = only_polls ? polling + 1 : 0;
+        polling = changes_nothing ? polling + 1 : 0;
         resident.push_back(std::move(unit));
         if (polling > resident.size() && (!more || resident.size() >= most_resident)) {
             polling = 0;
-            if (wait.go_on(resident) && report_vain_wait(worker, resident)) break;
+            if (wait.go_on(resident, std::exchange(may_rest, true)) && report_vain_wait(worker, resident)) break;
         }
         if (++turns_without_end > 2 * resident.size() && resident.size() >= resident_limit) {
             resident_limit = std::min(resident_limit * 2, most_resident);

@@ -405,7 +405,7 @@ const char* race_advice(const LaunchState& state, const Block& block, const Warp
         return global ? "  Blocks of one launch are ordered by a release and an acquire only (fences with atomics, or a grid barrier).\n"
                       : "  A barrier of the cluster between the two orders them.\n";
     if (race.other_thread < state.block_threads && race.other_thread / kWarpLanes == warp.id)
-        return "  Both threads are of one warp: __syncwarp() orders them.\n";
+        return "  Both threads are of one warp: __syncwarp() orders them; where threads of other warps take part, __syncthreads() does.\n";
     return "  __syncthreads() between the two orders them.\n";
 }
 
@@ -543,10 +543,11 @@ void add_running(Waits& waits, Block& block) {
             if (warp.polled_block) {
                 waits.add(block, warp, warp.polled_pc, warp.polled_mask, "polls at " + waits.at(warp.polled_pc) + describe_mbarrier(warp));
             } else if (warp.is_vain) {
-                const bool is_shared = (warp.poll_address & kWindowMask) == kSharedWindow || warp.poll_address <= kSharedOffsetMask;
-                waits.add(block, warp, warp.poll_pc, entry.mask,
+                const Poll& poll = warp.polls[warp.last_poll];
+                const bool is_shared = (poll.address & kWindowMask) == kSharedWindow || poll.address <= kSharedOffsetMask;
+                waits.add(block, warp, poll.pc, entry.mask,
                           "reads again and again " + std::string(is_shared ? "shared " : "") + "address " +
-                              hex(warp.poll_address & ~kWindowMask) + " at " + waits.at(warp.poll_pc));
+                              hex(poll.address & ~kWindowMask) + " at " + waits.at(poll.pc));
             } else {
                 waits.add(block, warp, entry.pc, entry.mask, "is at " + waits.at(entry.pc));
             }

@@ -16,17 +16,21 @@ constexpr uint32_t kPollsOfTurn = 8;  // reads of one address in a loop before a
 
 }  // namespace
 
-// A read that others may be waited for with: one address, read again and again at one instruction.
+// A read that others may be waited for with: one address, or a few in turn, read again and again at one instruction each.
 template <Mode M>
 void Interpreter<M>::note_poll(uint64_t address) {
     warp_.polled_block = nullptr;  // what it waits for, if anything, is no mbarrier
-    if (warp_.poll_pc != pc_ || warp_.poll_address != address) {
-        warp_.poll_pc = pc_;
-        warp_.poll_address = address;
+    uint32_t known = warp_.last_poll;
+    while (warp_.polls[known].pc != pc_ || warp_.polls[known].address != address) {
+        known = (known + 1) % kMostPolls;
+        if (known != warp_.last_poll) continue;
+        warp_.last_poll = (known + 1) % kMostPolls;
+        warp_.polls[warp_.last_poll] = {address, pc_};
         warp_.is_vain = false;
         poll_repeats_ = 0;
         return;
     }
+    warp_.last_poll = known;
     warp_.is_vain = true;
     if (++poll_repeats_ < kPollsOfTurn) return;
     poll_repeats_ = 0;

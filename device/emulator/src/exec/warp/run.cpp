@@ -478,7 +478,6 @@ StopReason Interpreter<M>::run_turn(uint64_t budget) {
                 break;
             case Op::kBarrier:
                 warp_.moved_at = warp_.loops;
-                ++warp_.changes;
                 barrier(inst, mask);
                 break;
             case Op::kBarWarpSync: bar_warp_sync(inst, mask); break;

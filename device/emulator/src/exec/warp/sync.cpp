@@ -209,6 +209,7 @@ void Interpreter<M>::arrive(uint32_t id, const Inst& inst, uint32_t mask, uint32
     const BarrierMode mode = static_cast<BarrierMode>(inst.mode);
     if (mode == BarrierMode::kArrive) {
         barrier.arrive_only = true;
+        ++warp_.changes;
         ++pc_;
         if (barrier.arrived >= (barrier.expected ? barrier.expected : block_.live_threads)) {
             complete_barrier(id);
