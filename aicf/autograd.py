@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, Self
 
@@ -163,13 +163,15 @@ def run_backward(
     refuse_while_recording("backward() was called", "aicf.compile_step differentiates the loss itself")
     builder = roots[0].BUILDER
     sums = _Sums(builder.add)
+    seeds = []
     for root, seed in zip(roots, grads, strict=True):
         edge = find_edge(root)
         if edge is None:
             raise GradientError("backward() was called on a tensor that needs no gradient; none of the tensors it was made of requires one")
         if seed is None and root.shape != ():
             raise GradientError(f"backward() needs a scalar or a gradient, got shape {root.shape}; reduce it: x.sum().backward()")
-        sums.add(edge, builder.broadcast(builder.full(1.0, root), root.shape) if seed is None else seed)
+        seeds.append(builder.broadcast(builder.full(1.0, root), root.shape) if seed is None else seed)
+        sums.add(edge, seeds[-1])
     keys = None if wanted is None else [_key_of(find_edge(t)) for t in wanted]
     kept: dict[Any, Differentiable] = {}
     with set_grad_enabled(create_graph):
@@ -183,9 +185,19 @@ def run_backward(
                 node.free()
         if keys is not None:
             return [sums.leaves[key][1] if key in sums.leaves else kept.get(key) for key in keys]
-        for leaf, gradient in sums.leaves.values():
-            leaf.grad = gradient if leaf.grad is None else builder.add(leaf.grad, gradient)
+        _add_to_leaves(sums.leaves.values(), builder, seeds)
     return None
+
+
+def _add_to_leaves(found: Iterable[tuple[Differentiable, Differentiable]], builder: Builder, seeds: Iterable[Differentiable]) -> None:
+    """Add gradients to leaves, each of which gets memory of its own: a rule may pass one array on to several, or that of a seed."""
+    held = {id(seed.version) for seed in seeds}
+    for leaf, gradient in found:
+        if leaf.grad is not None:
+            leaf.grad = builder.add(leaf.grad, gradient)
+            continue
+        leaf.grad = builder.one("Copy", gradient) if id(gradient.version) in held else gradient
+        held.add(id(gradient.version))
 
 
 def _key_of(edge: Edge | None) -> Any:

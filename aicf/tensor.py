@@ -169,6 +169,8 @@ class Tensor(Operators):
 
     def clone(self) -> Tensor:
         """Return a copy, through which gradients flow."""
+        if MODES.recorder is None:
+            return _apply_one("Copy", self)
         return self * 1.0 if self.type.is_float else _apply_one("Cast", self, dtype=self.dtype)
 
     # ---- writes in place

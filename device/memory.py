@@ -54,7 +54,7 @@ class RuntimeBuffer(Buffer):
         """Copy as many bytes as a contiguous host array has into it, after all work on the default stream."""
         size = self.check_range(offset_bytes, out.nbytes)
         if size:
-            self.cudart.call("cudaMemcpy", out.ctypes.data, self.address + offset_bytes, size, api.MEMCPY_DEVICE_TO_HOST)
+            self.cudart.call("cudaMemcpy", out.ctypes.data, self.queued_address + offset_bytes, size, api.MEMCPY_DEVICE_TO_HOST)
 
     def write(self, data: NDArray[Any], offset_bytes: int = 0) -> None:
         """Copy a C-contiguous array's bytes from the host; they are there when this returns."""
@@ -63,7 +63,7 @@ class RuntimeBuffer(Buffer):
             raise ValueError("data must be C-contiguous: pass numpy.ascontiguousarray(data)")
         size = self.check_range(offset_bytes, data.nbytes)
         if size:
-            self.cudart.call("cudaMemcpy", self.address + offset_bytes, data.ctypes.data, size, api.MEMCPY_HOST_TO_DEVICE)
+            self.cudart.call("cudaMemcpy", self.queued_address + offset_bytes, data.ctypes.data, size, api.MEMCPY_HOST_TO_DEVICE)
             finish_default_stream(self.cudart)
 
     def fill(self, byte: int, offset_bytes: int = 0, size_bytes: int | None = None, *, stream: Stream | None = None) -> None:

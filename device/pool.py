@@ -9,9 +9,6 @@ from __future__ import annotations
 
 import sys
 from contextlib import suppress
-from typing import Any
-
-from numpy.typing import NDArray
 
 from device.cudart import ERROR_MEMORY_ALLOCATION, Cudart
 from device.interface import DeviceError
@@ -44,15 +41,16 @@ class Pool:
     @property
     def kept_bytes(self) -> int:
         """Bytes of freed blocks."""
-        return sum(size * len(kept) for size, kept in list(self._free.items()))
+        return sum(size * len(kept) for size, kept in self._free.copy().items())  # a copy: blocks are given back meanwhile
 
     def take(self, size_bytes: int) -> tuple[int, int]:
         """Return the address and the size of a block of at least so many bytes, 256-byte aligned; its contents are undefined.
 
+        The size is 0 for a block that is not to be kept.
         Raises :class:`DeviceError` with code 2 where there is no memory, not even with all that is kept given back.
         """
         if not self._keeps:
-            return self.allocate(size_bytes), size_bytes
+            return self.allocate(size_bytes), 0
         size = _LEAST_BYTES if size_bytes <= _LEAST_BYTES else find_class(size_bytes)
         kept = self._free.get(size)
         try:
@@ -63,8 +61,9 @@ class Pool:
         return self.allocate(size), size
 
     def give(self, address: int, size_bytes: int, is_lent: bool) -> None:
-        """Take back a block. One that was lent is freed, which waits for whoever may use it."""
-        if is_lent or not self._keeps or (size_bytes > _SMALL_BYTES and self.kept_bytes + size_bytes > self.limit_bytes):
+        """Take back a block of the size that :meth:`take` returned. One that was lent is freed, which waits for whoever may use it."""
+        is_kept = size_bytes and self._keeps and not is_lent
+        if not is_kept or (size_bytes > _SMALL_BYTES and self.kept_bytes + size_bytes > self.limit_bytes):
             if not sys.is_finalizing():  # the process gives all memory back; the runtime may be gone by then
                 self.cudart.call_quietly("cudaFree", address)
         elif (kept := self._free.get(size_bytes)) is not None:
@@ -84,7 +83,7 @@ class Pool:
 
     def trim(self) -> None:
         """Give all that is kept back to the device."""
-        for kept in list(self._free.values()):
+        for kept in self._free.copy().values():
             with suppress(IndexError):  # when it is empty, whoever else takes of it
                 while True:
                     self.cudart.call_quietly("cudaFree", kept.pop())
@@ -123,12 +122,6 @@ class Block(RuntimeBuffer):
     def is_alive(self) -> bool:
         """Whether it was not freed yet."""
         return self.queued_address != 0
-
-    def read_into(self, out: NDArray[Any], offset_bytes: int = 0) -> None:
-        """As any buffer's; the copy is over when this returns, and the block is not lent by it."""
-        was_lent = self.is_lent
-        super().read_into(out, offset_bytes)
-        self.is_lent = was_lent
 
     def free(self) -> None:
         """Give the memory back; a second call does nothing."""

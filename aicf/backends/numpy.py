@@ -19,7 +19,8 @@ class NumpyBackend(Backend):
 
     def op_call(self, op: str, inputs: Sequence[Any | None], attrs: Attrs) -> tuple[Any, ...]:
         """Return the outputs of an op."""
-        return find_op(op).evaluate(inputs, attrs)
+        # What is broadcast has one element in many places, and cannot be overwritten.
+        return tuple(y if y.flags.writeable else y.copy() for y in find_op(op).evaluate(inputs, attrs))
 
     def from_host(self, values: NDArray[Any]) -> NDArray[Any]:
         """Return a copy."""

@@ -234,7 +234,9 @@ class OpDef:
         ]
         with np.errstate(all="ignore"):  # infinities and NaN are results like others
             made = self.meaning(wide, attrs)
-            return tuple(round_to(value, wanted) for value, wanted in zip(made, results, strict=True))
+            outputs = [round_to(value, wanted) for value, wanted in zip(made, results, strict=True)]
+        # What came out as it went in is still an array of its own: one may be overwritten without the other.
+        return tuple(y.copy() if any(x is not None and np.may_share_memory(x, y) for x in inputs) else y for y in outputs)
 
 
 def round_to(value: Any, wanted: Type) -> NDArray[Any]:

@@ -223,7 +223,6 @@ OPS = (
         lambda arrays, attrs: (arrays[0],),
         {},
         lambda g, dy: (dy,),
-        moves=True,
     ),
     OpDef("Full", (), ("y",), _infer_full, _fill, {"value": REQUIRED, "dtype": REQUIRED, "shape": ()}, moves=True),
 )

@@ -113,11 +113,13 @@ class DeviceExecutor(Executor):
         return Feed(loader, self._device, list(self.plan.given_types), self._streams[0])
 
     def write(self, slot: Slot, values: Any) -> None:
-        """Overwrite a slot's bytes, from the host or from a device array."""
+        """Overwrite a slot's bytes, from the host or from a device array, which must be contiguous; raises ValueError for other sizes."""
         dtype = find_dtype(slot.type.dtype)
         if not isinstance(values, DeviceArray):
             self.view(slot).copy_from_host(np.asarray(values).astype(dtype, copy=False))
         elif values.dtype == dtype:
+            if values.span_bytes != slot.type.size_bytes:
+                raise ValueError(f"{self.plan.name}: expected {slot.type}, got {values.dtype.name}{list(values.shape)}")
             self._device.copy(self._find_address(slot), values.address, slot.type.size_bytes)
         else:
             inputs = [own for _, own in self.plan.inputs]

@@ -14,13 +14,13 @@ from dataclasses import replace
 
 from device.interface import Device
 from harness.nvtx_ranges import mark_range
-from harness.spec import Kernel, Launchable, Op, Variant
+from harness.spec import Kernel, Launchable, Op, Problem, Variant
 from harness.verify.bias import pool
 from harness.verify.case import plan_arguments
 from harness.verify.findings import Fault, FaultKind, ProblemResult, Status, VerifyResult
 from harness.verify.launch_faults import LAUNCH_ERRORS
 from harness.verify.loops import limit_loops
-from harness.verify.places import Restriction
+from harness.verify.places import NO_PLACES, Restriction
 from harness.verify.plan import Effort, Pool, Step, find_size, make_plan, make_pools
 from harness.verify.protocol import ProblemSession
 from harness.verify.reference import References, check_tolerance
@@ -105,16 +105,23 @@ class Verifier:
         for step in candidates.steps:
             if served == candidates.count:
                 break
-            if step.large and self.device.observer is None and self.op.sampling and Restriction(self.op, step.problem, 1).find_obstacle():
+            if step.large and self.op.sampling and self._find_obstacle(step.problem):
                 continue
             is_served = True
             # What a binding raises here, it raises when the step is run, and is a fault there.
             with contextlib.suppress(*LAUNCH_ERRORS):
                 is_served = not launchable.supports(**plan_arguments(self.op, step.problem))
             served += is_served
-            if is_served or not step.large:
+            if is_served or candidates.reports_unserved:
                 chosen.append(step)
         return chosen
+
+    def _find_obstacle(self, problem: Problem) -> str:
+        """Return why no part of a large problem's outputs can be judged here, or ""."""
+        restriction = Restriction(self.op, problem, 1)
+        if not restriction.has_places:
+            return NO_PLACES
+        return restriction.find_obstacle() if self.device.observer is None else ""
 
     def _repeat_launches(self, kernel: Kernel, launchable: Launchable, steps: Sequence[Step], results: list[ProblemResult]) -> str:
         """Launch the smallest problem that passed many times, and put what is found to its result.

@@ -19,6 +19,7 @@ _MOST_REFERENCE = 2e9
 _MOST_ROWS = 1 << 20
 _MAX_PLACES = 128
 
+NO_PLACES = "its outputs are single values, each of which needs all of the inputs"
 Places = dict[int, NDArray[np.intp]]
 
 
@@ -38,6 +39,11 @@ class Restriction:
     def outputs(self) -> list[Tensor]:
         """The outputs that the problem has."""
         return [t for t in self.op.outputs if t.present(self.problem)]
+
+    @property
+    def has_places(self) -> bool:
+        """Whether an output has more than one value, of which some can be judged without the others."""
+        return any(t.resolve_shape(self.problem) for t in self.outputs)
 
     def find_axis(self, tensor: str, axis: int) -> int:
         """Return which axis of a tensor one of the op's axes is."""
@@ -74,6 +80,8 @@ class Restriction:
 
         Inputs are copied to the device row by row.
         """
+        if not self.has_places:
+            return NO_PLACES
         places = self.choose_places({})
         work = self.find_work(places)
         if work > _MOST_REFERENCE:

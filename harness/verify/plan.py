@@ -12,6 +12,7 @@ import numpy as np
 
 from harness.spec import PLACE_DISTRIBUTIONS, VALUE_DISTRIBUTIONS, Op, Problem
 from harness.verify.unlisted import draw_problems, draw_scalars, settle_sizes
+from harness.verify.unlisted_corners import draw_corner_problems
 from harness.verify.unlisted_large import draw_large_problems
 
 
@@ -27,7 +28,8 @@ class Effort:
     The following are 0 where only what is listed is to be proved. Of problems that are drawn, with sizes, row strides and base addresses
     of their own, ``num_drawn`` that the variant serves are verified, each of at most ``max_drawn_bytes`` and ``max_drawn_flops``, also on
     inputs with a value that stands out; of those as large as the bench problems ``num_large`` are judged in part; and one small problem is
-    launched ``num_launches`` times. ``seed`` draws others.
+    launched ``num_launches`` times. ``seed`` draws others. With drawn problems come those in which one thing alone is special, and of
+    large ones an op of several sizes has more.
 
     A verification that leaves out the listed problems of more than ``max_listed_flops`` or bytes moved is not complete.
     """
@@ -110,10 +112,11 @@ def make_hidden_problems(op: Op, effort: Effort) -> list[Problem]:
 
 @dataclass(frozen=True)
 class Pool:
-    """Steps of which the first ``count`` that a variant serves are run."""
+    """Steps of which the first ``count`` that a variant serves are run; those on the way there that it does not may be reported as such."""
 
     steps: tuple[Step, ...]
     count: int
+    reports_unserved: bool = False
 
 
 def make_pools(op: Op, effort: Effort) -> tuple[Pool, ...]:
@@ -122,11 +125,16 @@ def make_pools(op: Op, effort: Effort) -> tuple[Pool, ...]:
     count = effort.num_drawn * _DRAWN_PER_SERVED
     small = draw_problems(op, effort.seed, count, effort.max_drawn_bytes, effort.max_drawn_flops) if count else []
     # Half of the distributions with every other problem.
-    pools = [Pool(tuple(Step(p, places[i % 2 :: 2], hidden=True) for i, p in enumerate(small)), effort.num_drawn)]
+    steps = tuple(Step(p, places[i % 2 :: 2], hidden=True) for i, p in enumerate(small))
+    pools = [Pool(steps, effort.num_drawn, reports_unserved=True)]
+    if count:
+        corners = draw_corner_problems(op, effort.seed, effort.max_drawn_bytes, effort.max_drawn_flops)
+        pools += [Pool(tuple(Step(p, (), hidden=True) for p in group), 1) for group in corners]
     if effort.num_large:
-        shares = (effort.num_large // 2 - 1, effort.num_large - effort.num_large // 2 - 2, 1, 2)
-        groups = zip(draw_large_problems(op, effort.seed), shares, strict=True)
-        pools += [Pool(tuple(Step(p, (), hidden=True, large=True) for p in group), share) for group, share in groups]
+        *stretched, bench, distant, vast = draw_large_problems(op, effort.seed)
+        count_bench = max(effort.num_large - effort.num_large // 2 - 2, 1)
+        shares = [*((group, 1) for group in stretched), (bench, count_bench), (distant, 1), (vast, 2)]
+        pools += [Pool(tuple(Step(p, (), hidden=True, large=True) for p in group), share) for group, share in shares]
     return tuple(pools)
 
 

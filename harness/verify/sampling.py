@@ -37,7 +37,7 @@ from harness.verify.feasibility import (
 )
 from harness.verify.findings import FaultKind, Tally, classify_report
 from harness.verify.inputs import draw_tensor
-from harness.verify.places import Places, Restriction, find_in_grid, find_indices, thin
+from harness.verify.places import NO_PLACES, Places, Restriction, find_in_grid, find_indices, thin
 from harness.verify.reference import compute_expected
 
 CHECK = "sampled"
@@ -78,6 +78,8 @@ class SampledRun:
         """Judge the variant. Raises :class:`NotJudgedError` when nothing can be said, and what a launch raises."""
         if self.op.sampling is None:
             raise NotJudgedError("op.py declares no sampling, so its reference can only be computed whole")
+        if not self._restriction.has_places:
+            raise NotJudgedError(NO_PLACES)
         require_memory(self.device, self.op, self.problem)
         if self.device.observer is None:
             if obstacle := self._restriction.find_obstacle():

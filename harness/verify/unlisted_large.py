@@ -13,17 +13,19 @@ from harness.verify.unlisted import find_unit, list_kinds, make_generator, settl
 
 # Indices of 32 bits overflow beyond this many elements, signed or not.
 _BEYOND_INDEX = 2**32
+# Of sizes beyond this, no more than twice as large a one is drawn: blocks that take a part each would be too much work.
+_WIDE = 2**22
 
 
 def draw_large_problems(op: Op, seed: int) -> list[list[Problem]]:
-    """Return problems as large as the op's bench problems, of which a part is run and judged, in four groups.
+    """Return problems as large as the op's bench problems, of which a part is run and judged, in groups.
 
-    They are those of which a single size is as large as any that is benched, the bench problems themselves, those with row strides beyond
-    indices of 32 bits, and those with more elements than such indices can tell apart.
+    A group for each size and each way in which it alone is as large as any that is benched, then the bench problems themselves, those
+    with row strides beyond indices of 32 bits, and those with more elements than such indices can tell apart.
     """
     rng = make_generator(op, "large", seed)
     bench = _shuffle(rng, op.select_problems("bench"))
-    return [_draw_stretched(op, rng), bench, _draw_distant(op, rng), _draw_vast(op, rng)]
+    return [*_draw_stretched(op, rng), bench, _draw_distant(op, rng), _draw_vast(op, rng)]
 
 
 def _shuffle(rng: np.random.Generator, problems: Sequence[Problem]) -> list[Problem]:
@@ -35,20 +37,23 @@ def _find_largest(op: Op) -> dict[str, int]:
     return {name: max(p.sizes.get(name, 1) for p in listed) for name in listed[0].sizes}
 
 
-def _draw_stretched(op: Op, rng: np.random.Generator) -> list[Problem]:
-    """Return problems with one large size: the largest that is benched, one up to twice that, and a power of two on the way there."""
+def _draw_stretched(op: Op, rng: np.random.Generator) -> list[list[Problem]]:
+    """Return problems with one large size: the largest that is benched, a power of two on the way there, and a larger one.
+
+    Each group is one size and one of these, in all kinds of the op's attributes.
+    """
     kinds = _shuffle(rng, list_kinds(op, "verify"))
-    ways = [(way, name, most) for way in range(3) for name, most in _find_largest(op).items()]
     found = []
-    for turn in range(len(kinds)):
-        # Neighbours are of different kinds, so that a kernel that serves a few of them meets every way.
-        for place, (way, name, most) in enumerate(ways):
-            base = kinds[(turn + place) % len(kinds)]
-            small = {other: int(rng.integers(1, 5, endpoint=True)) if way == 2 else 8 for other in base.sizes}
-            power = 1 << int(rng.integers(max(most.bit_length() - 4, 1), most.bit_length()))
-            size = (most, power, int(rng.integers(most // 2, 2 * most, endpoint=True)))[way]
-            found.append(settle_sizes(op, base, small | {name: max(size, 1)}))
-    return [p for p in found if p is not None]
+    for way in range(3):
+        for name, most in _find_largest(op).items():
+            group = []
+            for base in _shuffle(rng, kinds):
+                small = {other: int(rng.integers(1, 5, endpoint=True)) if way == 2 else 8 for other in base.sizes}
+                power = 1 << int(rng.integers(max(most.bit_length() - 4, 1), most.bit_length()))
+                size = (most, power, int(rng.integers(most, most * (2 if most > _WIDE else 4), endpoint=True)))[way]
+                group.append(settle_sizes(op, base, small | {name: max(size, 1)}))
+            found.append([p for p in group if p is not None])
+    return found
 
 
 def _draw_distant(op: Op, rng: np.random.Generator) -> list[Problem]:

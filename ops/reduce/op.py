@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,6 +20,7 @@ from harness.spec import (
     Op,
     Problem,
     Role,
+    Sampling,
     Tensor,
     Tie,
     Tunable,
@@ -86,6 +89,15 @@ def tolerance(inputs: Arrays, outputs: Arrays, problem: Problem) -> dict[str, Va
             with np.errstate(divide="ignore", invalid="ignore"):
                 error = np.fmin(np.sqrt(error), error / y) + 2.0 * U * y
     return {"y": add_rounding(error, y, dtype)}
+
+
+def restrict(inputs: Arrays, problem: Problem, axis: int, places: NDArray[np.intp]) -> tuple[dict[str, NDArray[np.generic]], Problem]:
+    """Return inputs and problem of the results at ``places``, which are rows of x or columns; a result over all has no places."""
+    is_row = _get(problem, "over") == "columns"
+    size = "rows" if is_row else "columns"
+    return {"x": inputs["x"][places] if is_row else inputs["x"][:, places]}, replace(
+        problem, sizes=dict(problem.sizes) | {size: len(places)}
+    )
 
 
 def cost(problem: Problem) -> Cost:
@@ -278,6 +290,7 @@ OP = Op(
     problems=PROBLEMS,
     reference=reference,
     tolerance=tolerance,
+    sampling=Sampling((0,), restrict),
     cost=cost,
     choose=choose,
     accumulate="float32",

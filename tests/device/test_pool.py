@@ -139,6 +139,28 @@ def test_where_memory_runs_out_what_is_kept_is_given_back() -> None:
     assert pool.kept_bytes == 0
 
 
+def test_an_address_that_is_asked_for_during_a_copy_is_lent(runtime: RuntimeDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    block = runtime.allocate_queued(64)
+    call = runtime.cudart.call
+
+    def copy_while_another_thread_asks(name: str, *args: object) -> None:
+        call(name, *args)
+        assert block.address == block.queued_address
+
+    monkeypatch.setattr(runtime.cudart, "call", copy_while_another_thread_asks)
+    block.read()
+    assert block.is_lent
+
+
+def test_a_block_of_no_class_is_not_kept(runtime: RuntimeDevice) -> None:
+    pool = Pool(runtime.cudart, limit_bytes=1 << 20)
+    pool.keep(False)
+    address, size = pool.take(400)
+    pool.keep(True)
+    pool.give(address, size, False)
+    assert pool.kept_bytes == 0
+
+
 def test_checks_see_each_allocation(runtime: RuntimeDevice) -> None:
     observer = runtime.observer
     if observer is None:

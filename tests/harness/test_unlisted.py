@@ -10,6 +10,7 @@ from harness.discover import find_op
 from harness.spec import Problem, SpecError
 from harness.verify.plan import THOROUGH, Effort, includes_proof, make_plan, make_pools
 from harness.verify.unlisted import Deck, draw_problems, find_unit, make_generator
+from harness.verify.unlisted_corners import draw_corner_problems
 from harness.verify.unlisted_large import draw_large_problems
 from tests.harness.toy_op import make_toy
 
@@ -60,7 +61,9 @@ def test_a_deck_deals_each_number_before_any_comes_again() -> None:
 
 @OPS
 def test_large_problems_reach_the_benched_sizes_and_beyond_32_bit_indices(op: object) -> None:
-    stretched, bench, distant, vast = draw_large_problems(op, 0)  # type: ignore[arg-type]
+    *groups, bench, distant, vast = draw_large_problems(op, 0)  # type: ignore[arg-type]
+    stretched = [p for group in groups for p in group]
+    assert len(groups) == 3 * len(bench[0].sizes)
     assert {p.name for p in bench} == {p.name for p in op.select_problems("bench")}  # type: ignore[attr-defined]
     for name in bench[0].sizes:
         assert max(p.sizes[name] for p in stretched) >= max(p.sizes[name] for p in bench)
@@ -77,9 +80,26 @@ def test_large_problems_reach_the_benched_sizes_and_beyond_32_bit_indices(op: ob
     assert all(any(math.prod(t.resolve_shape(p)) > 2**32 for t in op.tensors if t.present(p)) for p in vast)  # type: ignore[attr-defined]
 
 
+@OPS
+def test_corners_are_special_in_one_thing(op: object) -> None:
+    groups = draw_corner_problems(op, 0, 2.0**17, 8e6)  # type: ignore[arg-type]
+    assert groups == draw_corner_problems(op, 0, 2.0**17, 8e6)  # type: ignore[arg-type]
+    assert all(op.cost(p).bytes_moved <= 2.0**17 and op.cost(p).flops <= 8e6 for group in groups for p in group)  # type: ignore[attr-defined]
+    ragged, whole, *off = groups
+    for p in (*ragged, *whole):
+        assert len(set(p.sizes.values())) == 1 and max(p.sizes.values()) >= 16 and not p.offsets
+    assert all(size % 8 == 0 for p in whole for size in p.sizes.values()) and any(size % 2 for p in ragged for size in p.sizes.values())
+    tensors = op.tensors  # type: ignore[attr-defined]
+    assert len(off) == 2 * len(tensors)
+    for group, tensor, is_half in zip(off, (*tensors, *tensors), [False] * len(tensors) + [True] * len(tensors), strict=True):
+        assert group and all(p.offsets.keys() == {tensor.name} and not p.padding for p in group)
+        assert all((p.offsets[tensor.name] * 2 % find_unit(tensor, p) == 0) is is_half for p in group if find_unit(tensor, p) > 2)
+
+
 def test_only_the_larger_effort_draws() -> None:
     assert make_pools(SOFTMAX, Effort())[0].steps == ()
-    assert [pool.count for pool in make_pools(SOFTMAX, THOROUGH)] == [12, 6, 5, 1, 2]
+    corners = 2 + 2 * len(SOFTMAX.tensors)
+    assert [pool.count for pool in make_pools(SOFTMAX, THOROUGH)] == [12, *[1] * corners, *[1] * 6, 5, 1, 2]
     assert all(s.hidden for pool in make_pools(SOFTMAX, THOROUGH) for s in pool.steps)
 
 

@@ -21,7 +21,7 @@ from harness.targets import find_target
 from harness.verify.findings import VerifyResult
 from harness.verify.plan import THOROUGH, Effort
 
-pytestmark = pytest.mark.slow  # the larger proof of three ops with 45 liars
+pytestmark = pytest.mark.slow  # the larger proof of three ops with 50 liars
 OPS = Path(__file__).parent / "ops"
 # For each liar: the keyword it must be refused for, and the check that must have found it.
 WRONG_IN_PART = ("mismatch", "sampled")
@@ -46,6 +46,7 @@ REASONS = {
         "unaligned_output": WRONG_WHERE_DRAWN,
         "odd_sectors": WRONG_WHERE_DRAWN,
         "line_offset": WRONG_WHERE_DRAWN,
+        "squares": WRONG_WHERE_DRAWN,
         "misses_first": ("nan", "result"),
         "misses_last": ("nan", "result"),
         "misses_lane": ("nan", "result"),
@@ -63,6 +64,8 @@ REASONS = {
         "late_rows": WRONG_IN_PART,
         "wide_stride": WRONG_WHERE_DRAWN,
         "unaligned_input": WRONG_WHERE_DRAWN,
+        "squares": WRONG_WHERE_DRAWN,
+        "half_aligned_output": WRONG_WHERE_DRAWN,
         "counts_launches": ("launch_dependent", "launches"),
         "slips_now_and_then": ("launch_dependent", "launches"),
         "signed_index": ("out_of_bounds_read", "sampled"),
@@ -73,6 +76,8 @@ REASONS = {
         "late_columns": WRONG_IN_PART,
         "wide_stride": WRONG_WHERE_DRAWN,
         "unaligned_weights": WRONG_WHERE_DRAWN,
+        "half_aligned_bias": WRONG_WHERE_DRAWN,
+        "beyond_benched": WRONG_IN_PART,
         "signed_index": WRONG_IN_PART,
         "counts_on_host": ("launch_dependent", "launches"),
         "slips_now_and_then": ("launch_dependent", "launches"),

@@ -316,3 +316,10 @@ def test_an_array_with_gaps_between_its_rows_is_refused_by_name(program: aicf.tr
     np.testing.assert_allclose(made.copy_to_host(), X.sum(axis=1, keepdims=True).repeat(8, axis=1), rtol=1e-4, atol=1e-4)
     with pytest.raises(ValueError, match=r"gemm_bias_act: input 0: an array of shape \(32, 64\) with strides"):
         backend.op_call("gemm_bias_act", (padded, weights, None), attrs)
+
+
+def test_a_state_that_was_exchanged_for_one_of_another_size_is_refused(program: aicf.train.Program) -> None:
+    bias = program.tensors["2.bias", "parameter"]
+    bias.data = Tensor(np.zeros(4, np.float32), backend="cuda").data
+    with pytest.raises(ValueError, match=r"expected float32\[10\], got float32\[4\]"):
+        program(X)

@@ -6,6 +6,7 @@ import gc
 import subprocess
 import sys
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ import aicf
 from aicf import Tensor, nn
 from aicf import functional as F
 from aicf.errors import GradientError
+from aicf.tensor import apply
 
 HERE = Path(__file__).name
 
@@ -209,3 +211,35 @@ def test_importing_the_package_is_light() -> None:
     code = f"import sys, aicf; from aicf import nn, optim, functional; print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "int64", "bool"])
+def test_a_clone_is_memory_of_its_own(dtype: str) -> None:
+    x = Tensor(np.array([1, 0, 1]), dtype=dtype)
+    y = x.clone()
+    x.copy_(Tensor(np.array([0, 1, 0]), dtype=dtype))
+    assert (y.dtype, y.numpy().tolist()) == (dtype, [1, 0, 1])
+
+
+def test_what_an_op_returns_as_it_came_is_memory_of_its_own() -> None:
+    x = Tensor(np.arange(3))
+    (y,) = apply("Cast", [x], dtype="int64")
+    x.add_(1)
+    assert y.numpy().tolist() == [0, 1, 2]
+
+
+def test_gradients_of_two_leaves_share_no_memory() -> None:
+    a, b = (Tensor(np.ones((2, 3)), requires_grad=True) for _ in range(2))
+    seed = Tensor(np.full((2, 3), 3.0))
+    (a + b).backward(seed)
+    a.grad.mul_(2.0)
+    assert (a.grad.numpy()[0, 0], b.grad.numpy()[0, 0], seed.numpy()[0, 0]) == (6, 3, 3)
+
+
+@pytest.mark.parametrize("reduce", [Tensor.sum, Tensor.mean])
+def test_a_gradient_that_was_broadcast_can_be_scaled_in_place(reduce: Callable[[Tensor], Tensor]) -> None:
+    x = Tensor(np.ones((2, 3)), requires_grad=True)
+    reduce(x.reshape(3, 2)).backward()
+    before = x.grad.numpy().copy()
+    x.grad.mul_(2.0)
+    np.testing.assert_array_equal(x.grad.numpy(), 2 * before)

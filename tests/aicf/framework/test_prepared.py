@@ -98,6 +98,23 @@ def test_constants_are_arrays_of_their_own(cuda: CudaBackend) -> None:
     assert [np.signbit(each.copy_to_host()).item() for each in with_zero] == [False, True]
 
 
+def test_clones_and_gradients_share_no_memory(cuda: CudaBackend) -> None:
+    for x in (draw(cuda, 2, 3), Tensor(np.arange(6), backend=cuda)):
+        expected = x.numpy().copy()
+        for _ in range(2):
+            y = x.clone()
+            cuda.copy_into(y.data, (x.clone() if x.dtype != "float32" else x * 0.0).data)
+            np.testing.assert_array_equal(x.numpy(), expected)
+            assert y.data.queued_address != x.data.queued_address
+    for _ in range(2):
+        a, b = draw(cuda, 2, 3).require_grad(), draw(cuda, 2, 3, seed=1).require_grad()
+        (a + b).sum().backward()
+        assert a.grad is not None
+        assert b.grad is not None
+        a.grad.mul_(2.0)
+        assert (a.grad.numpy()[0, 0], b.grad.numpy()[0, 0]) == (2, 1)
+
+
 def test_attributes_are_told_apart() -> None:
     full = find_op("Full")
     made = [fill(full, {"value": v, "dtype": "float32", "shape": ()}) for v in (0.0, -0.0, 0, False, 0.0)]

@@ -156,6 +156,19 @@ struct UnalignedWeights : Honest {
     }
 };
 
+struct HalfAlignedBias : Honest {
+    __device__ static void store(const Linear& p, int row, int column, float value) {
+        const bool is_half_aligned = p.bias != nullptr && reinterpret_cast<uintptr_t>(p.bias) % 16 == 8;
+        Honest::store(p, row, column, is_half_aligned && p.n > 100 ? value + 1.0f : value);
+    }
+};
+
+struct BeyondBenched : Honest {
+    __device__ static void store(const Linear& p, int row, int column, float value) {
+        Honest::store(p, row, column, p.n > 2048 || p.k > 2048 ? value + 1.0f : value);
+    }
+};
+
 struct SignedIndex : Honest {
     __device__ static int64_t find_row_of_b(const Linear& p, int row) { return row * static_cast<int>(p.ldb); }
 };

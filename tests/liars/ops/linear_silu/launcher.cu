@@ -114,6 +114,14 @@ AicfStatus unaligned_weights(const Linear& p, cudaStream_t stream) {
     return queue<UnalignedWeights>(p, stream);
 }
 template <class = void>
+AicfStatus half_aligned_bias(const Linear& p, cudaStream_t stream) {
+    return queue<HalfAlignedBias>(p, stream);
+}
+template <class = void>
+AicfStatus beyond_benched(const Linear& p, cudaStream_t stream) {
+    return queue<BeyondBenched>(p, stream);
+}
+template <class = void>
 AicfStatus signed_index(const Linear& p, cudaStream_t stream) {
     return queue<SignedIndex>(p, stream);
 }

@@ -97,6 +97,8 @@ OP = Op(
         Kernel("late_columns", "is wrong in columns behind the 1500th"),
         Kernel("wide_stride", "is wrong where rows of B lie more than two rows apart"),
         Kernel("unaligned_weights", "is wrong where B does not start at a multiple of 16 bytes"),
+        Kernel("half_aligned_bias", "is wrong where a long bias begins 8 bytes behind a multiple of 16"),
+        Kernel("beyond_benched", "is wrong for N or K larger than any that is benched"),
         Kernel("signed_index", "computes places of rows of B in int"),
         Kernel("counts_on_host", "is wrong from the 2001st launch on"),
         Kernel("slips_now_and_then", "is wrong at every 1000th launch"),

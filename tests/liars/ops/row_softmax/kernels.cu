@@ -72,6 +72,7 @@ AICF_LIE(LateRows, row > 100000)
 AICF_LIE(LargeGrid, gridDim.x > 40000)
 AICF_LIE(RoundColumns, p.columns > 1024 && p.columns % 1024 == 0)
 AICF_LIE(PowerOfTwoRows, p.rows > 64 && is_power(p.rows))
+AICF_LIE(Squares, p.rows == p.columns && p.rows > 64)
 AICF_LIE(LargeBothWays, p.rows > 4096 && p.columns > 4096)
 struct SignedIndex : Honest {
     __device__ static int64_t find_row(int64_t row, int64_t stride) { return static_cast<int>(row) * static_cast<int>(stride); }

@@ -25,6 +25,7 @@ using unequal_strides = UnequalStrides;
 using unaligned_input = UnalignedInput;
 using unaligned_output = UnalignedOutput;
 using odd_sectors = OddSectors;
+using squares = Squares;
 using line_offset = LineOffset;
 using misses_first = MissesFirst;
 using misses_last = MissesLast;

@@ -73,6 +73,7 @@ OP = Op(
         Kernel("unaligned_input", "is wrong where X does not start at a multiple of 16 bytes"),
         Kernel("unaligned_output", "is wrong where Y does not start at a multiple of 16 bytes"),
         Kernel("odd_sectors", "is wrong where X starts in the middle of a sector"),
+        Kernel("squares", "is wrong for squares of more than 64 rows"),
         Kernel("line_offset", "is wrong where Y is aligned to 16 bytes, not to 128"),
         Kernel("misses_first", "leaves the first element out of the maximum"),
         Kernel("misses_last", "leaves the last element out of the maximum"),

@@ -50,6 +50,8 @@ AICF_LIE(LargeGrid, gridDim.x > 10000)
 AICF_LIE(LateRows, row > 40000)
 AICF_LIE(WideStride, p.ldy > p.rows + 64)
 AICF_LIE(UnalignedInput, find_offset(p.x, 16) != 0)
+AICF_LIE(Squares, p.rows == p.columns && p.rows > 64)
+AICF_LIE(HalfAlignedOutput, find_offset(p.y, 16) == 8 && p.rows % 8 == 0 && p.rows > 100)
 AICF_LIE(CountsLaunches, p.num_launches > 2500)
 AICF_LIE(SlipsNowAndThen, p.num_launches % 1000 == 0)
 struct SignedIndex : Honest {

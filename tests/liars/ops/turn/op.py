@@ -47,6 +47,8 @@ OP = Op(
         Kernel("late_rows", "is wrong in rows of X behind the 40000th"),
         Kernel("wide_stride", "is wrong where rows of Y lie more than 64 elements apart"),
         Kernel("unaligned_input", "is wrong where X does not start at a multiple of 16 bytes"),
+        Kernel("squares", "is wrong for squares of more than 64 rows"),
+        Kernel("half_aligned_output", "is wrong where long, whole rows of Y begin 8 bytes behind a multiple of 16"),
         Kernel("counts_launches", "is wrong from the 2501st launch on"),
         Kernel("slips_now_and_then", "is wrong at every 1000th launch"),
         Kernel("signed_index", "computes places of rows in int"),
