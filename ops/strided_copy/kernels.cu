@@ -18,7 +18,7 @@ struct Whole {
     const Word* x;
     Word* y;
     std::int64_t extents[kMaxAxes], x_strides[kMaxAxes], y_strides[kMaxAxes];
-    std::int64_t first_block;
+    std::int64_t first_block, num_blocks;
 };
 
 template <class Word>
@@ -33,16 +33,19 @@ __global__ void __launch_bounds__(kThreads) copy_naive(const __grid_constant__ W
     int i = 0;
     while (i + 1 < all.num_pieces && blockIdx.x >= all.pieces[i + 1].first_block) ++i;
     const Whole<Word>& p = all.pieces[i];
-    std::int64_t left = (blockIdx.x - p.first_block) * kThreads + threadIdx.x;
-    std::int64_t from = 0, to = 0;
+    std::int64_t count = 1;
+    for (int axis = 0; axis < kMaxAxes; ++axis) count *= p.extents[axis];
+    for (std::int64_t at = (blockIdx.x - p.first_block) * kThreads + threadIdx.x; at < count; at += p.num_blocks * kThreads) {
+        std::int64_t left = at, from = 0, to = 0;
 #pragma unroll
-    for (int axis = kMaxAxes - 1; axis >= 0; --axis) {
-        const std::int64_t place = left % p.extents[axis];
-        left /= p.extents[axis];
-        from += place * p.x_strides[axis];
-        to += place * p.y_strides[axis];
+        for (int axis = kMaxAxes - 1; axis >= 0; --axis) {
+            const std::int64_t place = left % p.extents[axis];
+            left /= p.extents[axis];
+            from += place * p.x_strides[axis];
+            to += place * p.y_strides[axis];
+        }
+        p.y[to] = p.x[from];
     }
-    if (left == 0) p.y[to] = p.x[from];
 }
 
 // Offsets of both sides at the place `number` of the axes from kFirst on.
@@ -56,8 +59,8 @@ __device__ __forceinline__ Offsets find_offsets(const Piece& p, int number) {
 #pragma unroll
     for (int axis = kFirst; axis < kMaxAxes; ++axis) {
         if (axis >= p.num_axes) break;
-        const int quotient = p.axes[axis].extent.divide(number);
-        const int place = p.axes[axis].extent.find_remainder(number, quotient);
+        const int quotient = p.axes[axis].divisor.divide(number);
+        const int place = p.axes[axis].divisor.find_remainder(number, quotient);
         found.x += place * p.axes[axis].x_step;
         found.y += place * p.axes[axis].y_step;
         number = quotient;
@@ -86,14 +89,37 @@ __device__ __forceinline__ void copy_accesses(const Piece& p, int block) {
     }
 }
 
+// The same for pieces of 2^31 accesses and more, one access after the other.
+template <class Access, int kThreads>
+__device__ __forceinline__ void copy_large(const Piece& p, int block) {
+    const std::int64_t step = static_cast<std::int64_t>(p.num_blocks) * kThreads;
+    for (std::int64_t at = static_cast<std::int64_t>(block) * kThreads + threadIdx.x; at < p.num_accesses; at += step) {
+        std::int64_t left = at;
+        Offsets found = {0, 0};
+        for (int axis = 0; axis < p.num_axes; ++axis) {
+            const std::int64_t place = left % p.axes[axis].extent;
+            left /= p.axes[axis].extent;
+            found.x += place * p.axes[axis].x_step;
+            found.y += place * p.axes[axis].y_step;
+        }
+        *reinterpret_cast<Access*>(p.y + found.y) = *reinterpret_cast<const Access*>(p.x + found.x);
+    }
+}
+
+template <class Access, int kThreads, int kItems>
+__device__ __forceinline__ void copy_run(const Piece& p, int block) {
+    if (p.way == Way::kLarge) return copy_large<Access, kThreads>(p, block);
+    copy_accesses<Access, kThreads, kItems>(p, block);
+}
+
 template <int kThreads, int kItems>
 __device__ __forceinline__ void copy_runs(const Piece& p, int block) {
     switch (p.log_bytes) {
-        case 0: return copy_accesses<std::uint8_t, kThreads, kItems>(p, block);
-        case 1: return copy_accesses<std::uint16_t, kThreads, kItems>(p, block);
-        case 2: return copy_accesses<std::uint32_t, kThreads, kItems>(p, block);
-        case 3: return copy_accesses<std::uint64_t, kThreads, kItems>(p, block);
-        default: return copy_accesses<uint4, kThreads, kItems>(p, block);
+        case 0: return copy_run<std::uint8_t, kThreads, kItems>(p, block);
+        case 1: return copy_run<std::uint16_t, kThreads, kItems>(p, block);
+        case 2: return copy_run<std::uint32_t, kThreads, kItems>(p, block);
+        case 3: return copy_run<std::uint64_t, kThreads, kItems>(p, block);
+        default: return copy_run<uint4, kThreads, kItems>(p, block);
     }
 }
 
@@ -106,8 +132,8 @@ __device__ __forceinline__ void turn_tile(const Piece& p, int block, char* share
     const int first_across = p.tiles_across.find_remainder(row, rest) << p.log_across;
     const Offsets at = find_offsets<2>(p, rest);
     const Axis &down = p.axes[0], &across = p.axes[1];
-    const int num_down = static_cast<int>(down.extent.divisor) - first_down;
-    const int num_across = static_cast<int>(across.extent.divisor) - first_across;
+    const int num_down = static_cast<int>(down.extent) - first_down;
+    const int num_across = static_cast<int>(across.extent) - first_across;
     const char* const x = p.x + at.x + first_down * down.x_step + first_across * across.x_step;
     char* const y = p.y + at.y + first_down * down.y_step + first_across * across.y_step;
     const int num_places = 1 << (p.log_down + p.log_across);
@@ -159,7 +185,7 @@ __global__ void __launch_bounds__(kThreads) copy_pieces(const __grid_constant__ 
     while (i + 1 < plan.num_pieces && number >= plan.pieces[i + 1].first_block) ++i;
     const Piece& p = plan.pieces[i];
     if constexpr (kHasTiles) {
-        if (p.is_tiled) return turn_tiles<kThreads>(p, number - p.first_block, shared);
+        if (p.way == Way::kTiles) return turn_tiles<kThreads>(p, number - p.first_block, shared);
     }
     copy_runs<kThreads, kItems>(p, number - p.first_block);
 }

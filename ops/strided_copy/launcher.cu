@@ -49,6 +49,7 @@ int find_log_bytes(std::int32_t dtype) {
 
 template <class Word, int kThreads>
 AicfStatus launch_naive(const Params& p, cudaStream_t stream) {
+    constexpr std::int64_t kMostBlocks = 1 << 27;  // of a piece; their threads go on behind the last
     const Call call(p);
     Wholes<Word> all = {};
     all.num_pieces = p.pieces;
@@ -56,10 +57,16 @@ AicfStatus launch_naive(const Params& p, cudaStream_t stream) {
     for (int i = 0; i < p.pieces; ++i) {
         const Given& given = call.pieces[i];
         Whole<Word>& piece = all.pieces[i];
-        piece = {static_cast<const Word*>(given.x), static_cast<Word*>(given.y), {p.a, p.b, given.length, p.c, p.d}, {}, {}, blocks};
+        const std::int64_t needed = divide_up(p.a * p.b * given.length * p.c * p.d, kThreads);
+        piece.x = static_cast<const Word*>(given.x);
+        piece.y = static_cast<Word*>(given.y);
+        piece.first_block = blocks;
+        piece.num_blocks = std::min<std::int64_t>(needed, kMostBlocks);
+        const std::int64_t extents[] = {p.a, p.b, given.length, p.c, p.d};
+        std::copy_n(extents, kMaxAxes, piece.extents);
         std::copy_n(given.x_strides, kMaxAxes, piece.x_strides);
         std::copy_n(given.y_strides, kMaxAxes, piece.y_strides);
-        blocks += divide_up(p.a * p.b * given.length * p.c * p.d, kThreads);
+        blocks += piece.num_blocks;
     }
     return launch_kernel(copy_naive<Word, kThreads>, static_cast<unsigned>(blocks), kThreads, 0, stream, all);
 }
@@ -83,8 +90,9 @@ AicfStatus launch_plan(const Params& p, cudaStream_t stream) {
         piece.x = static_cast<const char*>(given.x);
         piece.y = static_cast<char*>(given.y);
         piece.first_block = static_cast<int>(blocks);
-        blocks += plan_piece(shape, log_bytes, t.threads, t.items, kHasTiles, &piece);
-        if (piece.is_tiled) shared_bytes = std::max(shared_bytes, piece.pitch_bytes << piece.log_down);
+        plan_piece(shape, log_bytes, t.threads, t.items, kHasTiles, &piece);
+        blocks += piece.num_blocks;
+        if (piece.way == Way::kTiles) shared_bytes = std::max(shared_bytes, piece.pitch_bytes << piece.log_down);
     }
     const auto kernel = copy_pieces<t.threads, t.items, kHasTiles>;
     return launch_kernel(kernel, static_cast<unsigned>(blocks), t.threads, shared_bytes, stream, plan);

@@ -77,12 +77,10 @@ def cost(problem: Problem) -> Cost:
 THREADS = Tunable("threads", (128, 256, 512), "threads of a block")
 ITEMS = Tunable("items", (1, 2, 4, 8), "accesses that a thread has under way")
 
-# Pieces of at most this many elements: accesses, and the tiles of a piece, are counted in 31 bits.
-_MOST = 2**31 - 2**16
 
-
-def _serve(most: int) -> tuple[Count, ...]:
-    return tuple(Count({name: 1, **dict.fromkeys((*OUTER, *INNER), 1)}, max=most) for name in LENGTHS)
+def _serve(t: Mapping[str, int]) -> tuple[Count, ...]:
+    """Return the domain: any call."""
+    return (Count({"a": 1}),)
 
 
 def _find_tile(t: Mapping[str, int]) -> Mapping[str, int]:
@@ -96,7 +94,7 @@ KERNELS = (
         (THREADS,),
         (),
         ({"threads": 256},),
-        domain=lambda t: _serve(2**36),
+        domain=_serve,
         tile=_find_tile,
     ),
     Kernel(
@@ -105,7 +103,7 @@ KERNELS = (
         (THREADS, ITEMS),
         (),
         ({"threads": 256, "items": 4}, {"threads": 256, "items": 2}),
-        domain=lambda t: _serve(_MOST),
+        domain=_serve,
         tile=_find_tile,
     ),
     Kernel(
@@ -114,18 +112,15 @@ KERNELS = (
         (THREADS, ITEMS),
         (),
         ({"threads": 256, "items": 4}, {"threads": 512, "items": 4}),
-        domain=lambda t: _serve(_MOST),
+        domain=_serve,
         tile=_find_tile,
     ),
 )
 
 
 def choose(problem: Problem) -> Choice:
-    """Return the kernel that has tiles, where pieces are small enough for it."""
-    largest = max(problem.sizes[name] for name in LENGTHS) * math.prod(problem.sizes[name] for name in (*OUTER, *INNER))
-    kernel = KERNELS[2] if largest <= _MOST else KERNELS[0]
-    reason = "it decides per piece between runs and tiles" if largest <= _MOST else "a piece has 2^31 elements or more"
-    return Choice(kernel.bind(kernel.variants[0]), reason)
+    """Return the kernel that has both ways."""
+    return Choice(KERNELS[2].bind(KERNELS[2].variants[0]), "it decides per piece between runs and tiles")
 
 
 _NHWC_OF_NCHW = (0, 1, 3, 4, 2)  # how [a, b, n, c, d] lies in memory where the middle axis is innermost

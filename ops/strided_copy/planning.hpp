@@ -79,7 +79,8 @@ inline constexpr int find_ceil_log(std::int64_t value) {
 inline void fill_axes(const Shape& shape, Piece* piece) {
     piece->num_axes = shape.num_axes;
     for (int i = 0; i < shape.num_axes; ++i) {
-        piece->axes[i] = {shape.axes[i].x_step, shape.axes[i].y_step, make_divisor(shape.axes[i].extent)};
+        const Shape::Side& side = shape.axes[i];
+        piece->axes[i] = {side.extent, side.x_step, side.y_step, piece->way == Way::kLarge ? Divisor{} : make_divisor(side.extent)};
     }
 }
 
@@ -96,30 +97,38 @@ inline bool plan_tiles(const Shape& shape, int log_bytes, Piece* piece) {
     piece->tiles_down = make_divisor((shape.axes[0].extent - 1 >> piece->log_down) + 1);
     piece->tiles_across = make_divisor((shape.axes[1].extent - 1 >> piece->log_across) + 1);
     piece->log_bytes = log_bytes;
-    piece->is_tiled = true;
+    piece->way = Way::kTiles;
     fill_axes(shape, piece);
     return true;
 }
 
-// Returns the blocks of the piece.
-inline std::int64_t plan_piece(Shape shape, int log_bytes, int threads, int items, bool has_tiles, Piece* piece) {
+inline std::int64_t count_tiles(const Piece& piece) {
+    std::int64_t count = std::int64_t{piece.tiles_down.divisor} * piece.tiles_across.divisor;
+    for (int i = 2; i < piece.num_axes; ++i) count *= piece.axes[i].extent;
+    return count;
+}
+
+// Fills in all of a piece but where its blocks begin. Its addresses are known.
+inline void plan_piece(Shape shape, int log_bytes, int threads, int items, bool has_tiles, Piece* piece) {
+    constexpr std::int64_t kMostCounted = (std::int64_t{1} << 31) - (1 << 16);
+    constexpr std::int64_t kManyBlocks = 1 << 16;
     shape.merge();
     const int innermost = shape.find_innermost_of_x();
-    if (has_tiles && innermost != 0) {
+    if (has_tiles && innermost != 0 && shape.count_places() <= kMostCounted) {
         Shape turned = shape;
         std::rotate(turned.axes + 1, turned.axes + innermost, turned.axes + innermost + 1);
         if (plan_tiles(turned, log_bytes, piece)) {
-            std::int64_t blocks = std::int64_t{piece->tiles_down.divisor} * piece->tiles_across.divisor;
-            for (int i = 2; i < turned.num_axes; ++i) blocks *= turned.axes[i].extent;
-            return blocks;
+            piece->num_blocks = static_cast<int>(count_tiles(*piece));
+            return;
         }
     }
     const auto addresses = reinterpret_cast<std::uintptr_t>(piece->x) | reinterpret_cast<std::uintptr_t>(piece->y);
     piece->log_bytes = shape.widen(addresses, log_bytes);
-    piece->is_tiled = false;
-    piece->num_accesses = static_cast<int>(shape.count_places());
+    piece->num_accesses = shape.count_places();
+    piece->way = piece->num_accesses <= kMostCounted ? Way::kRuns : Way::kLarge;
+    piece->num_blocks = static_cast<int>(
+        std::min((piece->num_accesses - 1) / (threads * items) + 1, piece->way == Way::kRuns ? kMostCounted : kManyBlocks));
     fill_axes(shape, piece);
-    return (shape.count_places() - 1) / (threads * items) + 1;
 }
 
 }  // namespace aicf::strided_copy

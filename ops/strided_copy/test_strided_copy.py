@@ -137,6 +137,16 @@ def test_a_plan_that_looks_at_one_side_is_refused(device: Device, tmp_path: Path
     assert refused and not refused & plain
 
 
+@pytest.mark.slow  # a kernel is compiled and proved
+def test_pieces_that_are_numbered_in_64_bits_are_right(device: Device, tmp_path: Path) -> None:
+    """They have 2^31 accesses and more; here the limit is lower."""
+    low = UNDER_TEST.patch(tmp_path, "strided_copy/planning.hpp", "(std::int64_t{1} << 31) - (1 << 16)", "100")
+    low = low.patch(tmp_path / "few", "strided_copy/planning.hpp", "kManyBlocks = 1 << 16", "kManyBlocks = 2")
+    variant = VARIANTS["turned"]
+    problems = low.verify(device, variant, low.open([variant])(variant), Effort(num_hidden=0))
+    assert {p.status for p in problems} == {"passed"}
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("mode", Mode)
 @pytest.mark.parametrize("problem", BENCH, ids=[p.name for p in BENCH])
