@@ -126,14 +126,14 @@ class Signature:
     def _dtype(self, name: str, attributes: Mapping[str, Value]) -> Any:
         return find_row(self._tensors[name]["dtype"], attributes)
 
-    def _bind_sizes(self, name: str, view: View, shape: Sequence[str], sizes: dict[str, int]) -> None:
-        words = f"({', '.join(f'{s}={sizes[s]}' if s in sizes else s for s in shape)}{',' if len(shape) == 1 else ''})"
+    def _bind_sizes(self, name: str, view: View, shape: Sequence[str | int], sizes: dict[str, int]) -> None:
+        words = f"({', '.join(f'{s}={sizes[s]}' if s in sizes else str(s) for s in shape)}{',' if len(shape) == 1 else ''})"
         if len(view.shape) != len(shape):
             raise ValueError(f"{name}: expected {len(shape)} dimensions {words}, got shape {view.shape}")
         for size, extent in zip(shape, view.shape, strict=True):
             if extent < 1:
                 raise ValueError(f"{name}: expected extents of at least 1, got shape {view.shape}")
-            if sizes.setdefault(size, extent) != extent:
+            if (sizes.setdefault(size, extent) if isinstance(size, str) else size) != extent:
                 raise ValueError(f"{name}: expected shape {words}, got {view.shape}")
 
     def _list_strides(self, name: str, view: View) -> tuple[int, ...]:

@@ -100,7 +100,7 @@ def describe(signature: Signature) -> str:
         "",
     ]
     for tensor in signature.interface.tensors:
-        shapes = " or ".join(f"[{', '.join(row['value'])}]{_when(row['when'])}" for row in tensor["shape"])
+        shapes = " or ".join(f"[{', '.join(map(str, row['value']))}]{_when(row['when'])}" for row in tensor["shape"])
         dtypes = ", ".join(dict.fromkeys(row["value"] for row in tensor["dtype"]))
         absent = any(row["value"] is False for row in tensor["present"])
         when = " or ".join(_when(row["when"]).strip() for row in tensor["present"] if row["value"])

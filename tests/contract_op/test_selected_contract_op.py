@@ -11,6 +11,7 @@ import pytest
 from aicf.errors import FrozenError
 from aicf.ops.arguments import Signature
 from aicf.ops.arrays import View
+from aicf.ops.functions import describe
 from contract.calls import Interface, Problem
 from contract.structs import make_params
 from harness.build.interface import describe_interface, read_api
@@ -70,3 +71,23 @@ def test_a_function_takes_what_is_overwritten_and_refuses_what_it_cannot_pass(ro
     assert dict(problem.sizes) == SIZES and problem.strides["x"] == (200, 8, 24, 1) and problem.strides["table"] == 6
     with pytest.raises(ValueError, match="x: expected contiguous rows"):
         signature.make_problem(views | {"x": View(1 << 20, (2, 3, 9, 5), (200, 8, 24, 2), "float32")}, {"step": 1})
+
+
+def test_an_extent_that_is_a_number_is_held_to_it(row: dict[str, Any]) -> None:
+    fixed = {key: value for key, value in copy.deepcopy(row).items() if key not in ("scalars", "derived")}
+    (x,) = (tensor for tensor in fixed["tensors"] if tensor["name"] == "x")
+    assert x["shape"][0]["value"][1] == "H"
+    x["shape"][0]["value"][1] = 3
+    signature = Signature(Interface("blend", fixed))
+    assert "x (input): [B, 3, S, D]" in describe(signature)
+    views = {
+        "x": View(1 << 20, (2, 3, 9, 5), (200, 8, 24, 1), "float32"),
+        "w": View(2 << 20, (3,), (1,), "float32"),
+        "table": View(3 << 20, (4, 5), (6, 1), "float32"),
+        "index": View(4 << 20, (2, 7), (7, 1), "int64"),
+        "rate": View(5 << 20, (), (), "float32"),
+        "state": View(6 << 20, (2, 3, 7, 5), (105, 5, 15, 1), "float32"),
+    }
+    assert dict(signature.make_problem(views, {"step": 1}).sizes) == SIZES
+    with pytest.raises(ValueError, match=r"x: expected shape \(B, 3, S, D\), got \(2, 4, 9, 5\)"):
+        signature.make_problem(views | {"x": View(1 << 20, (2, 4, 9, 5), (200, 8, 24, 1), "float32")}, {"step": 1})

@@ -27,6 +27,20 @@ class Shape:
         return " ".join([self.verb, *sorted(self.options)])
 
 
+@dataclass(frozen=True)
+class Section:
+    """Part of a page: from a heading to the next of its level."""
+
+    page: Path
+    heading: str
+
+    def write(self, path: Path) -> Path:
+        """Write the part as a page of its own, and return its path."""
+        (text,) = re.findall(rf"^## {re.escape(self.heading)}$.*?(?=^## |\Z)", self.page.read_text(), re.MULTILINE | re.DOTALL)
+        path.write_text(text)
+        return path
+
+
 def list_blocks(page: Path) -> list[tuple[str, str, str]]:
     """Return language, title and text of each fenced block."""
     return [(match[1], match[2] or "", match[3]) for match in _BLOCK.finditer(page.read_text())]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from tests.installed.pages import DOCS
+from tests.installed.pages import DOCS, Section
 
 # A wheel into an environment is what the test that follows the pages begins with.
 INSTALL = "pip install '.[workbench]'"
 # Followed in this order, the first two in one project.
 PAGES = tuple(DOCS / name for name in ("index.md", "kernel.md", "sanitizer.md"))
+# Followed by a test of its own, in another project.
+NEW_OP = Section(DOCS / "adding-an-op.md", "From nothing to frozen")
 # What other pages ask of AICF's own ops is asked of the project's op, behind the pages.
 BESIDE = (
     "aicf promote scale_shift --variant scalar/threads128 --dry-run",  # first: it wants a tree without changes
@@ -23,8 +25,6 @@ BESIDE = (
 _PROGRAMS = "tests/test_site.py::test_programs_of_a_folder_are_found_and_run"
 ELSEWHERE = {
     "frozen verify": "tests/freezing/test_tour.py::test_the_road_from_a_new_variant_to_a_cpp_program_and_back",
-    "verify": "tests/harness/test_session.py::test_verify_lists_every_variant_and_problem_with_error_figures",
-    "promote --variant": "tests/freezing/test_tour.py::test_the_road_from_a_new_variant_to_a_cpp_program_and_back",
     "sweep --save": "tests/harness/test_cluster.py::test_what_makes_no_sense_is_refused",
     "model --validate": "tests/harness/test_model_validation.py::test_report_and_points_round_trip",
     "survey measure --out": "tests/surveys/test_fitting.py::test_wrong_use_of_the_verb_is_one_message",

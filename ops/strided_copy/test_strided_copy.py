@@ -1,0 +1,157 @@
+"""Accuracy of every kernel of strided_copy over the op's own problems; permutations undone, arrays cut and joined again, every bit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from device import Buffer, Device, DeviceArray
+from harness.pytest_plugin import GpuBenchmark
+from harness.spec import Launchable, Problem
+from harness.testing import OpUnderTest
+from harness.timing.batches import Mode
+from harness.verify.case import Case
+from harness.verify.inputs import make_inputs
+from harness.verify.judge import Verifier
+from harness.verify.plan import Effort
+
+UNDER_TEST = OpUnderTest(Path(__file__).parent)
+OP = UNDER_TEST.op
+VARIANTS = {k.name: k.bind(k.variants[0]) for k in OP.kernels}
+# Proved by the fast tests; the slow ones prove the others.
+FAST_KERNELS = ("naive", "turned")
+BENCH = OP.select_problems("bench")
+MAX_PIECES = 8
+
+Open = Callable[[str], Launchable]
+Thin = Callable[[Effort], Effort]
+
+
+@pytest.fixture(scope="module")
+def open_kernel(device: Device) -> Open:
+    open_variant = UNDER_TEST.open(VARIANTS.values())
+    return lambda kernel: open_variant(VARIANTS[kernel])
+
+
+def launch(device: Device, launchable: Launchable, pieces: Sequence[tuple[DeviceArray, DeviceArray]]) -> None:
+    """Copy each piece's first array, of five axes, to its second, by one launch."""
+    arrays: dict[str, DeviceArray | None] = {f"{stem}{i}": None for stem in "xy" for i in range(MAX_PIECES)}
+    for i, (x, y) in enumerate(pieces):
+        arrays |= {f"x{i}": x, f"y{i}": y}
+    stream = device.create_stream(non_blocking=True)
+    launchable.launch(workspace=0, stream=stream.handle, pieces=len(pieces), **arrays)
+    device.synchronize()
+
+
+def upload(device: Device, values: NDArray[np.generic]) -> Buffer:
+    """Return a buffer with the elements of a contiguous array."""
+    buffer = device.allocate(values.nbytes)
+    buffer.view(values.shape, values.dtype).copy_from_host(values)
+    return buffer
+
+
+def permute(device: Device, launchable: Launchable, x: NDArray[np.generic], order: Sequence[int]) -> NDArray[np.generic]:
+    """Return a contiguous array's elements with its axes in another order."""
+    turned = x.transpose(order)
+    y = device.empty(turned.shape, x.dtype)
+    launch(device, launchable, [(upload(device, x).view(turned.shape, x.dtype, 0, turned.strides), y)])
+    return y.copy_to_host()
+
+
+@pytest.mark.parametrize("kernel", VARIANTS)
+def test_kernel_verifies_on_every_problem(device: Device, open_kernel: Open, kernel: str, thin: Thin) -> None:
+    problems = UNDER_TEST.verify(device, VARIANTS[kernel], open_kernel(kernel), thin(Effort(num_hidden=2)))
+    assert {p.status for p in problems} == {"passed"}
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "int32", "int64"])
+@pytest.mark.parametrize("order", [(0, 1, 3, 4, 2), (0, 1, 4, 2, 3), (4, 3, 2, 1, 0), (2, 0, 4, 1, 3)], ids=str)
+@pytest.mark.parametrize("kernel", VARIANTS)
+def test_a_permutation_undone_is_the_identity_to_the_bit(
+    device: Device, open_kernel: Open, kernel: str, order: tuple[int, ...], dtype: str
+) -> None:
+    rng = np.random.default_rng(5)
+    shape = (2, 3, 17, 5, 34)
+    x = np.frombuffer(rng.bytes(np.dtype(dtype).itemsize * int(np.prod(shape))), dtype).reshape(shape).copy()
+    turned = permute(device, open_kernel(kernel), x, order)
+    np.testing.assert_array_equal(turned, x.transpose(order))
+    np.testing.assert_array_equal(permute(device, open_kernel(kernel), turned, np.argsort(order).tolist()), x)
+
+
+@pytest.mark.parametrize(("dtype", "unit"), [("uint8", 1), ("int16", 1), ("int16", 8), ("int32", 3), ("int64", 1)])
+@pytest.mark.parametrize("kernel", VARIANTS)
+def test_slices_joined_again_are_the_array(device: Device, open_kernel: Open, kernel: str, dtype: str, unit: int) -> None:
+    rng = np.random.default_rng(7)
+    lengths = unit * rng.integers(1, 40, MAX_PIECES)
+    x = rng.integers(0, 100, (2, 9, int(lengths.sum()), 1, 2)).astype(dtype)
+    source, buffer = upload(device, x), device.allocate(x.nbytes)
+    strides = x.strides
+    pieces = []
+    for at, length in zip(np.cumsum(lengths) - lengths, lengths, strict=True):
+        shape, offset = (2, 9, int(length), 1, 2), int(at) * strides[2]
+        pieces.append((source.view(shape, dtype, offset, strides), buffer.view(shape, dtype, offset, strides)))
+    launch(device, open_kernel(kernel), pieces)
+    np.testing.assert_array_equal(buffer.view(x.shape, dtype).copy_to_host(), x)
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype"), [((64, 64), "int32"), ((3, 1000), "int32"), ((1000, 3), "int32"), ((64, 64), "int16"), ((64, 128), "int64")]
+)
+def test_no_access_to_shared_memory_conflicts(device: Device, open_kernel: Open, shape: tuple[int, int], dtype: str) -> None:
+    if device.observer is None:
+        pytest.skip("conflicts are counted on the emulated device")
+    x = np.arange(shape[0] * shape[1], dtype=dtype).reshape(1, 1, 1, *shape)
+    with device.observer.observe((), counters=True):
+        device.observer.take_counters()
+        y = permute(device, open_kernel("turned"), x, (0, 1, 2, 4, 3))
+        (counted,) = device.observer.take_counters()
+    np.testing.assert_array_equal(y, x.transpose(0, 1, 2, 4, 3))
+    assert counted.counts["shared_load_wavefronts"] > 0
+    assert counted.counts["shared_load_conflicts"] == 0
+    # Of a side shorter than a warp some rows' ends meet.
+    assert counted.counts["shared_store_conflicts"] <= (counted.counts["shared_store_wavefronts"] if shape[1] < 32 else 0)
+
+
+@pytest.mark.slow  # liars are compiled and proved
+@pytest.mark.parametrize(
+    ("old", "new", "kinds"),
+    [
+        # Axes that follow each other in y alone are merged.
+        ("axes[i].x_step == inner.x_step * inner.extent && ", "", {"mismatch"}),
+        # Rows are taken to begin where whole accesses do.
+        ("for (int i = 1; i < num_axes; ++i) all |=", "for (int i = 1; i < 0; ++i) all |=", {"sanitizer"}),
+    ],
+    ids=["merges by y", "widens blindly"],
+)
+def test_a_plan_that_looks_at_one_side_is_refused(device: Device, tmp_path: Path, old: str, new: str, kinds: set[str]) -> None:
+    liar = UNDER_TEST.patch(tmp_path, "strided_copy/planning.hpp", old, new)
+    variant = VARIANTS["merged"]
+    result = Verifier(liar.op, device, Effort(num_hidden=0)).verify(variant, liar.open([variant])(variant))
+    assert {fault.kind.value for fault in result.all_faults} & kinds
+    refused = {p.problem for p in result.problems if p.faults}
+    plain = {p.name for p in OP.select_problems("verify") if not p.padding and not p.orders}
+    assert refused and not refused & plain
+
+
+@pytest.mark.slow  # a kernel is compiled and proved
+def test_pieces_that_are_numbered_in_64_bits_are_right(device: Device, tmp_path: Path) -> None:
+    """They have 2^31 accesses and more; here the limit is lower."""
+    low = UNDER_TEST.patch(tmp_path, "strided_copy/planning.hpp", "(std::int64_t{1} << 31) - (1 << 16)", "100")
+    low = low.patch(tmp_path / "few", "strided_copy/planning.hpp", "kManyBlocks = 1 << 16", "kManyBlocks = 2")
+    variant = VARIANTS["turned"]
+    problems = low.verify(device, variant, low.open([variant])(variant), Effort(num_hidden=0))
+    assert {p.status for p in problems} == {"passed"}
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize("problem", BENCH, ids=[p.name for p in BENCH])
+@pytest.mark.parametrize("kernel", VARIANTS)
+def test_speed(gpu_benchmark: GpuBenchmark, open_kernel: Open, kernel: str, problem: Problem, mode: Mode) -> None:
+    with Case(gpu_benchmark.timer.device, OP, problem) as case:
+        case.upload(make_inputs(OP, problem, "uniform"))
+        gpu_benchmark.run_case(case, open_kernel(kernel), mode)
