@@ -17,7 +17,8 @@ from aicf.plan import Plan, Slot
 from aicf.plan.data import STATE
 from aicf.runtime.profiling import StepTime
 
-_PLACES = {"numpy": "aicf.runtime.host", "cuda": "aicf.runtime.device"}
+# Where plans run, by backend.
+EXECUTED = {"numpy": "aicf.runtime.host", "cuda": "aicf.runtime.device"}
 
 
 class MismatchError(ValueError):
@@ -123,5 +124,5 @@ def has_states_of(plan: Plan, other: Plan) -> bool:
 
 def make_executor(plan: Plan, lender: Executor | None = None, **options: Any) -> Executor:
     """Return an executor of a plan's backend, with a lender's states where there is one; options are that executor's own."""
-    made: Executor = importlib.import_module(_PLACES[plan.backend]).EXECUTOR(plan, lender, **options)
+    made: Executor = importlib.import_module(EXECUTED[plan.backend]).EXECUTOR(plan, lender, **options)
     return made

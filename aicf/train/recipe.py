@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from aicf.backends import BACKENDS
 from aicf.errors import ChainError, UnsupportedError
 from aicf.frontends.recording import Recording
 from aicf.ir import Graph
@@ -20,6 +21,7 @@ from aicf.plan import Plan, verify
 from aicf.plan.planner import make_plan
 from aicf.plan.streams import choose_streams
 from aicf.runtime.chooser import FrozenChooser
+from aicf.runtime.executor import EXECUTED
 from aicf.runtime.tuning import Bench
 from aicf.tensor import Tensor
 from contract.building import NotBuiltError
@@ -136,13 +138,16 @@ def list_types(inputs: Sequence[Any]) -> list[Type]:
 
 
 def find_backend_name(model: Module, options: Options) -> str:
-    """Return the backend to compile for: the one that is asked for, or the model's."""
-    if options.backend is not None:
-        return options.backend
-    names = {tensor.backend.name for _, tensor in model.named_tensors()}
+    """Return the backend to compile for: the one that is asked for, or the model's; raises for one that runs no plans."""
+    names = {tensor.backend.name for _, tensor in model.named_tensors()} if options.backend is None else {options.backend}
     if len(names) > 1:
         raise ValueError(f"the model's parameters are on several backends ({', '.join(sorted(names))}); model.to(backend) moves them")
-    return next(iter(names), "numpy")
+    name = next(iter(names), "numpy")
+    if name not in BACKENDS:
+        raise ValueError(f"no backend {name!r}; there are: {', '.join(BACKENDS)}")
+    if name not in EXECUTED:
+        raise UnsupportedError(f"backend {name} runs no plans, only eager calls; compile with backend= one of: {', '.join(EXECUTED)}")
+    return name
 
 
 def build(
