@@ -168,7 +168,10 @@ def run_backward(
     for root, seed in zip(roots, grads, strict=True):
         edge = find_edge(root)
         if edge is None:
-            raise GradientError("backward() was called on a tensor that needs no gradient; none of the tensors it was made of requires one")
+            raise GradientError(
+                "backward() was called on a tensor that needs no gradient: nothing that it was made of requires one, or it was made under "
+                "no_grad() or from x.detach()"
+            )
         if seed is None and root.shape != ():
             raise GradientError(f"backward() needs a scalar or a gradient, got shape {root.shape}; reduce it: x.sum().backward()")
         sums.add(edge, builder.broadcast(builder.full(1.0, root), root.shape) if seed is None else seed)
@@ -228,10 +231,15 @@ class _Sums:
         return self._at.pop(node)
 
 
+def _check_tensor(what: str, value: Any) -> None:
+    if not hasattr(value, "requires_grad") or not hasattr(value, "BUILDER"):
+        raise TypeError(f"grad: {what}: expected a tensor, got {type(value).__name__}; Tensor(values) makes one")
+
+
 def grad(function: Callable[..., Differentiable], argnums: int | Sequence[int] = 0) -> Callable[..., Any]:
     """Return a function that gives the gradient of a scalar function with respect to one argument, or to several as a tuple.
 
-    It can be differentiated again: ``grad(grad(f))``.
+    It can be differentiated again: ``grad(grad(f))``. Raises TypeError for an argument or a result that is not a tensor.
     """
     numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
 
@@ -239,8 +247,13 @@ def grad(function: Callable[..., Differentiable], argnums: int | Sequence[int] =
         inner = list(args)
         with set_grad_enabled(True):
             for number in numbers:
+                if not -len(args) <= number < len(args):
+                    raise TypeError(f"grad: argument {number} is to be differentiated, and {len(args)} were given by position")
+                _check_tensor(f"argument {number}", args[number])
                 inner[number] = args[number].alias()
-            found = run_backward([function(*inner, **kwargs)], [None], create_graph=True, wanted=[inner[n] for n in numbers])
+            result = function(*inner, **kwargs)
+            _check_tensor("the function's result", result)
+            found = run_backward([result], [None], create_graph=True, wanted=[inner[n] for n in numbers])
         assert found is not None
         missing = [args[n].BUILDER.scale(args[n], 0.0) if d is None else d for n, d in zip(numbers, found, strict=True)]
         return missing[0] if isinstance(argnums, int) else tuple(missing)

@@ -148,6 +148,10 @@ class Tensor(Operators):
     def __dlpack_device__(self) -> Any:
         return self.data.__dlpack_device__()
 
+    def __format__(self, spec: str) -> str:
+        """Return the only element in a format (``f"{loss:.3f}"``), or the tensor as it prints where there is none."""
+        return format(self.item(), spec) if spec else str(self)
+
     def __repr__(self) -> str:
         if MODES.recorder is not None or not hasattr(self.backend, "to_host"):
             return f"Tensor({self.type})"
@@ -217,6 +221,8 @@ class Tensor(Operators):
             return other
         if not isinstance(other, (bool, int, float, np.generic)):
             raise TypeError(f"expected a tensor or a number, got {type(other).__name__}; Tensor(values) makes one")
+        if not self.type.is_float and int(other) != other:
+            raise TypeError(f"{other} is not an integer, and the tensor is {self.dtype}; cast it: x.cast('float32')")
         return make_scalar(float(other) if self.type.is_float else int(other), self.dtype, self.backend)
 
     def _unary(self, function: str) -> Tensor:
