@@ -45,6 +45,12 @@ def _is_of(array: Any, target: _Target) -> bool:
     return array.shape == target.shape and array.dtype == target.dtype and array.strides_bytes == target.strides_bytes
 
 
+def _lie_alike(arrays: Sequence[Any], targets: Sequence[_Target]) -> bool:
+    """Whether arrays are parts of one buffer, as far apart as their targets are: one copy brings all of them, and what lies between."""
+    buffer, apart = arrays[0].buffer, arrays[0].queued_address - targets[0].address
+    return all(a.buffer is buffer and a.queued_address - t.address == apart for a, t in zip(arrays, targets, strict=True))
+
+
 class DeviceExecutor(Executor):
     """Runs a plan's launches. All that a launch needs is made ready before: a run allocates nothing and asks nobody.
 
@@ -101,9 +107,15 @@ class DeviceExecutor(Executor):
     def put(self, arrays: Sequence[Any]) -> None:
         """Copy inputs in; raises ValueError naming the one whose type the plan was not made for.
 
-        Arrays of the device are copied on the plan's own stream, which waits for the default one: a loop of runs switches no stream.
+        Arrays of the device are copied on the plan's own stream, which waits for the default one: a loop of runs switches no stream. A
+        batch in one buffer, laid out as the plan's inputs are, is one copy: :meth:`feed` brings such ones.
         """
         if len(arrays) == len(self._targets) and all(map(_is_of, arrays, self._targets)):
+            if len(arrays) > 1 and not self._intake and _lie_alike(arrays, self._targets):
+                begin, last = self._targets[0].address, self._targets[-1]
+                size_bytes = last.address + last.size_bytes - begin
+                self._device.copy(begin, arrays[0].address, size_bytes, self._streams[0])
+                return
             for i, (array, target) in enumerate(zip(arrays, self._targets, strict=True)):
                 if i in self._intake:
                     self._intake[i].take(array.address, self._streams[0])
