@@ -80,6 +80,7 @@ class Compiled:
         launches: Mapping[str, Any] | None = None,
         state: Any = None,
     ) -> None:
+        self._plan: tuple[Plan, Plan] | None = None  # the executor's, and the same with this program
         self.recorded = recorded
         self.graph = graph
         self.log = tuple(log)
@@ -119,8 +120,12 @@ class Compiled:
 
     @property
     def plan(self) -> Plan:
-        """The plan as it runs: a kernel that cannot be loaded here has been replaced."""
-        return self.executor.plan
+        """The plan as it runs: a kernel that cannot be loaded here has been replaced. It saves, profiles and checks this program."""
+        plan = self.executor.plan
+        if self._plan is None or self._plan[0] is not plan:
+            # Weakly: whoever keeps the plan does not keep the memory.
+            self._plan = plan, replace(plan, find_program=weakref.ref(self))
+        return self._plan[1]
 
     @property
     def writes_states(self) -> bool:
