@@ -5,7 +5,6 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, Self
 
 from aicf.errors import GradientError
@@ -21,11 +20,8 @@ _numbers = itertools.count()
 class Version:
     """How often a tensor's memory was written in place, and whether others may write it unseen; views of one memory share it."""
 
-    __slots__ = ("count", "is_exported")
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.is_exported = False
+    count = 0  # here, and not in an __init__: one is made for every output of every call
+    is_exported = False
 
 
 class Differentiable(Protocol):
@@ -50,17 +46,12 @@ class Differentiable(Protocol):
         """Return a tensor of an array that a backend has made, without a copy."""
 
 
-@dataclass(slots=True)  # not frozen: that would take longer to make than the rest of a call's node
-class Edge:
-    """Where a gradient goes: to an output of a node, or to a tensor that no call made."""
-
-    node: Node | None
-    index: int
-    leaf: Differentiable | None
-
+# Where a gradient goes: to an output of a node (the node, the output's place, None), or to a tensor that no call made (None, 0, the
+# tensor). A tuple, as below, which is made in no time.
+Edge = tuple["Node | None", int, "Differentiable | None"]
 
 # A value that a rule will read: its name, its array and backend, its version, the count of in-place writes when it was saved, its edge
-# (None for an output of the node itself or where no gradient goes) and, of an output, its place. A tuple, which is made in no time.
+# (None for an output of the node itself or where no gradient goes) and, of an output, its place.
 _Saved = tuple[str, Any, Any, Version, int, Edge | None, int | None]
 
 
@@ -72,11 +63,21 @@ class Node:
     def __init__(self, op: OpDef, recipe: Recipe, inputs: Sequence[Differentiable | None], outputs: Sequence[Differentiable]) -> None:
         self.op = op
         self.number = next(_numbers)
-        self.edges = edges = [find_edge(t) if t is not None and t.requires_grad else None for t in inputs]
+        edges: list[Edge | None] = []
+        types: list[Type | None] = []
+        for t in inputs:
+            if t is None:
+                edges.append(None)
+                types.append(None)
+            else:
+                creator = t.creator
+                edges.append(None if not t.requires_grad else (None, 0, t) if creator is None else (creator, t.index, None))
+                types.append(t.type)
+        self.edges = edges
         self.output_types = [t.type for t in outputs]
         self._place = find_place()
         self._recipe = recipe
-        self._input_types = [None if t is None else t.type for t in inputs]
+        self._input_types = types
         saved: list[_Saved] = []
         for name, i in recipe.saves:
             if (t := inputs[i]) is not None:
@@ -130,13 +131,14 @@ class Node:
                 f"{self.source}: {self.op.name} needs its {name} for the backward pass, and that was changed in place since; "
                 "change a copy (x.clone()), or change it after the backward pass"
             )
-        if edge is not None and edge.leaf is not None:
-            return edge.leaf
+        node, index, leaf = edge or (None, 0, None)
+        if leaf is not None:
+            return leaf
         tensor = self._kind.wrap(data, backend, version)
         if output is not None:
             tensor.creator, tensor.index, tensor.requires_grad = self, output, True
-        elif edge is not None:
-            tensor.creator, tensor.index, tensor.requires_grad = edge.node, edge.index, True
+        elif node is not None:
+            tensor.creator, tensor.index, tensor.requires_grad = node, index, True
         return tensor
 
 
@@ -144,7 +146,7 @@ def find_edge(tensor: Differentiable) -> Edge | None:
     """Return where a tensor's gradient goes, None where it needs none."""
     if not tensor.requires_grad:
         return None
-    return Edge(tensor.creator, tensor.index, None if tensor.creator is not None else tensor)
+    return (None, 0, tensor) if tensor.creator is None else (tensor.creator, tensor.index, None)
 
 
 def run_backward(
@@ -167,7 +169,10 @@ def run_backward(
     for root, seed in zip(roots, grads, strict=True):
         edge = find_edge(root)
         if edge is None:
-            raise GradientError("backward() was called on a tensor that needs no gradient; none of the tensors it was made of requires one")
+            raise GradientError(
+                "backward() was called on a tensor that needs no gradient: nothing that it was made of requires one, or it was made under "
+                "no_grad() or from x.detach()"
+            )
         if seed is None and root.shape != ():
             raise GradientError(f"backward() needs a scalar or a gradient, got shape {root.shape}; reduce it: x.sum().backward()")
         seeds.append(builder.broadcast(builder.full(1.0, root), root.shape) if seed is None else seed)
@@ -205,7 +210,8 @@ def _key_of(edge: Edge | None) -> Any:
         raise GradientError(
             "a gradient was asked for with respect to a tensor that needs none; set requires_grad=True before the forward pass"
         )
-    return id(edge.leaf) if edge.node is None else (id(edge.node), edge.index)
+    node, index, leaf = edge
+    return id(leaf) if node is None else (id(node), index)
 
 
 class _Sums:
@@ -218,17 +224,17 @@ class _Sums:
         self.leaves: dict[int, tuple[Differentiable, Differentiable]] = {}
 
     def add(self, edge: Edge, gradient: Differentiable) -> None:
-        if edge.leaf is not None:
-            known = self.leaves.get(id(edge.leaf))
-            self.leaves[id(edge.leaf)] = (edge.leaf, gradient if known is None else self._add(known[1], gradient))
+        node, index, leaf = edge
+        if leaf is not None:
+            known = self.leaves.get(id(leaf))
+            self.leaves[id(leaf)] = (leaf, gradient if known is None else self._add(known[1], gradient))
             return
-        node = edge.node
         assert node is not None
         if node not in self._at:
             self._at[node] = [None] * len(node.output_types)
             heapq.heappush(self._heap, (-node.number, node))
-        before = self._at[node][edge.index]
-        self._at[node][edge.index] = gradient if before is None else self._add(before, gradient)
+        before = self._at[node][index]
+        self._at[node][index] = gradient if before is None else self._add(before, gradient)
 
     def pop(self) -> Node | None:
         return heapq.heappop(self._heap)[1] if self._heap else None
@@ -237,10 +243,15 @@ class _Sums:
         return self._at.pop(node)
 
 
+def _check_tensor(what: str, value: Any) -> None:
+    if not hasattr(value, "requires_grad") or not hasattr(value, "BUILDER"):
+        raise TypeError(f"grad: {what}: expected a tensor, got {type(value).__name__}; Tensor(values) makes one")
+
+
 def grad(function: Callable[..., Differentiable], argnums: int | Sequence[int] = 0) -> Callable[..., Any]:
     """Return a function that gives the gradient of a scalar function with respect to one argument, or to several as a tuple.
 
-    It can be differentiated again: ``grad(grad(f))``.
+    It can be differentiated again: ``grad(grad(f))``. Raises TypeError for an argument or a result that is not a tensor.
     """
     numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
 
@@ -248,8 +259,13 @@ def grad(function: Callable[..., Differentiable], argnums: int | Sequence[int] =
         inner = list(args)
         with set_grad_enabled(True):
             for number in numbers:
+                if not -len(args) <= number < len(args):
+                    raise TypeError(f"grad: argument {number} is to be differentiated, and {len(args)} were given by position")
+                _check_tensor(f"argument {number}", args[number])
                 inner[number] = args[number].alias()
-            found = run_backward([function(*inner, **kwargs)], [None], create_graph=True, wanted=[inner[n] for n in numbers])
+            result = function(*inner, **kwargs)
+            _check_tensor("the function's result", result)
+            found = run_backward([result], [None], create_graph=True, wanted=[inner[n] for n in numbers])
         assert found is not None
         missing = [args[n].BUILDER.scale(args[n], 0.0) if d is None else d for n, d in zip(numbers, found, strict=True)]
         return missing[0] if isinstance(argnums, int) else tuple(missing)

@@ -215,8 +215,9 @@ def tile(x: Tensor, repeats: Sequence[int]) -> Tensor:
     return wide.reshape(*(count * size for count, size in zip(repeats, shape, strict=True)))
 
 
-def unsqueeze(x: Tensor, axes: Sequence[int]) -> Tensor:
+def unsqueeze(x: Tensor, axes: int | Sequence[int]) -> Tensor:
     """Return x with axes of one element, by their places in the result."""
+    axes = (axes,) if isinstance(axes, int) else axes
     places = normalise_axes(axes, x.ndim + len(axes), "unsqueeze")
     rest = iter(x.shape)
     return x.reshape(*(1 if i in places else next(rest) for i in range(x.ndim + len(axes))))

@@ -77,6 +77,16 @@ class Operators:
                 raise TypeError(f"&, | and ~ take booleans, got {dtype}; compare first: x > 0")
         return self._binary(function, operand)
 
+    def __eq__(self, other: object) -> Any:
+        """Return where elements are equal; with anything that is no number and no array, whether it is this object."""
+        return self._binary("eq", other) if isinstance(other, (Operators, int, float, np.generic, np.ndarray)) else NotImplemented
+
+    def __ne__(self, other: object) -> Any:
+        equal = self.__eq__(other)
+        return equal if equal is NotImplemented else ~equal
+
+    __hash__ = object.__hash__  # tensors are keys by what they are, not by their values
+
     def __lt__(self, other: Any) -> Self:
         return self._binary("lt", other)
 

@@ -71,7 +71,14 @@ class Tensor(Operators):
     def wrap(cls, data: Any, backend: Backend, version: Version | None = None) -> Self:
         """Return a tensor of an array that a backend has made, without a copy."""
         made = cls.__new__(cls)
-        made._set(data, backend, Version() if version is None else version)
+        # As _set does, without a call: an output of every call is made here.
+        made.data = data
+        made.backend = backend
+        made.type = backend.type_of(data)
+        made.version = Version() if version is None else version
+        made.grad = made.creator = None
+        made.index = 0
+        made.requires_grad = False
         return made
 
     def require_grad(self, needed: bool = True) -> Self:
@@ -140,6 +147,10 @@ class Tensor(Operators):
 
     def __dlpack_device__(self) -> Any:
         return self.data.__dlpack_device__()
+
+    def __format__(self, spec: str) -> str:
+        """Return the only element in a format (``f"{loss:.3f}"``), or the tensor as it prints where there is none."""
+        return format(self.item(), spec) if spec else str(self)
 
     def __repr__(self) -> str:
         if MODES.recorder is not None or not hasattr(self.backend, "to_host"):
@@ -212,6 +223,8 @@ class Tensor(Operators):
             return other
         if not isinstance(other, (bool, int, float, np.generic)):
             raise TypeError(f"expected a tensor or a number, got {type(other).__name__}; Tensor(values) makes one")
+        if not self.type.is_float and int(other) != other:
+            raise TypeError(f"{other} is not an integer, and the tensor is {self.dtype}; cast it: x.cast('float32')")
         return make_scalar(float(other) if self.type.is_float else int(other), self.dtype, self.backend)
 
     def _unary(self, function: str) -> Tensor:
@@ -282,9 +295,9 @@ def apply(op: str, inputs: Sequence[Tensor | None], **attrs: Attr) -> tuple[Tens
     if MODES.recorder is not None:
         return _record(known, inputs, known.fill(attrs))
     filled = fill(known, attrs)
-    backend, needs = _find_common_backend(op, inputs)
+    backend, needs, given = _find_common_backend(op, inputs)
     recipe = find_recipe(filled, len(inputs), needs) if needs and MODES.grad_enabled else None
-    arrays = backend.op_call(op, [None if t is None else t.data for t in inputs], filled if recipe is None else recipe.attrs)
+    arrays = backend.op_call(op, given, filled if recipe is None else recipe.attrs)
     outputs = _wrap_all(known, inputs, arrays, backend)
     if recipe is not None:
         _note(Node(known, recipe, inputs, outputs), outputs)
@@ -332,18 +345,23 @@ def _apply_one(op: str, *inputs: Tensor | None, **attrs: Attr) -> Tensor:
     return output
 
 
-def _find_common_backend(op: str, inputs: Sequence[Tensor | None]) -> tuple[Backend, int]:
-    """Return the backend of all inputs, and which of them need gradients, as bits."""
+def _find_common_backend(op: str, inputs: Sequence[Tensor | None]) -> tuple[Backend, int, list[Any]]:
+    """Return the backend of all inputs, which of them need gradients, as bits, and their arrays."""
     found: Backend | None = None
-    needs = 0
-    for i, tensor in enumerate(inputs):
+    needs, bit = 0, 1
+    arrays: list[Any] = []
+    for tensor in inputs:
         if tensor is None:
+            arrays.append(None)
+            bit += bit
             continue
         if not isinstance(tensor, Tensor):
             raise TypeError(f"{op}: expected tensors, got {type(tensor).__name__}; Tensor(values) makes one")
         if found is not None and tensor.backend is not found:
             raise TypeError(f"{op}: inputs are on {found.name} and {tensor.backend.name}; make them on one: Tensor(x, backend=...)")
         found = tensor.backend
+        arrays.append(tensor.data)
         if tensor.requires_grad:
-            needs |= 1 << i
-    return found or find_default(), needs
+            needs |= bit
+        bit += bit
+    return found or find_default(), needs, arrays

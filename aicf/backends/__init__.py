@@ -1,4 +1,7 @@
-"""Where ops run: ``numpy`` (the reference) or ``cuda`` (frozen kernels on a GPU or the emulated device). One method: ``op_call``."""
+"""Where ops run: ``numpy`` (the reference), ``cuda`` (frozen kernels on a GPU or the emulated device) or ``torch`` (PyTorch's kernels).
+
+One method: ``op_call``.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from numpy.typing import NDArray
 
 from aicf.opset import Attrs, Type, find_dtype, type_of
 
-BACKENDS = ("numpy", "cuda")
+BACKENDS = ("numpy", "cuda", "torch")
 
 
 class Backend(ABC):
@@ -69,10 +72,16 @@ class _Default:
 
 @cache
 def find_backend(name: str) -> Backend:
-    """Return a backend by name, opened when it is first asked for; raises ValueError for an unknown one."""
+    """Return a backend by name, opened when it is first asked for; raises ValueError for an unknown one, ImportError without PyTorch."""
     if name not in BACKENDS:
         raise ValueError(f"no backend {name!r}; there are: {', '.join(BACKENDS)}")
-    made: Backend = importlib.import_module(f"aicf.backends.{name}").BACKEND()
+    try:
+        module = importlib.import_module(f"aicf.backends.{name}")
+    except ModuleNotFoundError as error:
+        if error.name != name:
+            raise
+        raise ImportError(f"backend {name!r} needs PyTorch, which is not installed: pip install torch") from error
+    made: Backend = module.BACKEND()
     return made
 
 
@@ -82,7 +91,7 @@ def find_default() -> Backend:
 
 
 def set_backend(name: str) -> None:
-    """Make new tensors on a backend: ``numpy`` or ``cuda``."""
+    """Make new tensors on a backend: ``numpy``, ``cuda`` or ``torch``."""
     find_backend(name)
     _Default.name = name
 

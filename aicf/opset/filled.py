@@ -42,17 +42,21 @@ class Recipe:
 
 def fill(op: OpDef, attrs: Attrs) -> Filled:
     """Return attributes with defaults. Raises as :meth:`OpDef.fill`."""
+    values = attrs.values()
+    # True is not 1. Zeros with and without a sign are equal here: calls with one are known by the longer key alone.
+    short = (op.name, *attrs, *values, *map(type, values))
+    found = _known.get(short)
+    if found is not None and found.op is op:  # a project's own op may be another one of the same name
+        return found
     key = (op.name, *freeze(attrs))
     found = _known.get(key)
-    # A project's own op may be another one of the same name.
-    return _intern(op, op.fill(attrs), key) if found is None or found.op is not op else found
-
-
-def _intern(op: OpDef, attrs: Attrs, key: tuple[Any, ...]) -> Filled:
-    if len(_known) >= _MAX_FILLED:
-        _known.clear()
-    made = _known[key] = Filled(op, attrs)
-    return made
+    if found is None or found.op is not op:
+        if len(_known) >= _MAX_FILLED:
+            _known.clear()
+        found = _known[key] = Filled(op, op.fill(attrs))
+    if not any(type(value) is float and value == 0.0 for value in values):
+        _known[short] = found
+    return found
 
 
 def find_recipe(attrs: Filled, count: int, needs: int) -> Recipe | None:

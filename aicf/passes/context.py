@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -49,6 +50,32 @@ class Training:
 
 
 @dataclass(frozen=True)
+class Footprint:
+    """The memory of a graph's plan: bytes in all and by region, the node of each step, and what lives in the arena."""
+
+    num_bytes: int
+    regions: str
+    nodes: tuple[int, ...]
+    accesses: Mapping[int, tuple[int, tuple[int, ...]]]  # by value id: bytes, and the steps in order, the one that writes it first
+
+    def count_alive(self) -> list[int]:
+        """Return the bytes of the arena that are alive at each step."""
+        changes = [0] * (len(self.nodes) + 1)
+        for size, steps in self.accesses.values():
+            changes[steps[0]] += size
+            changes[steps[-1] + 1] -= size
+        return list(itertools.accumulate(changes))[:-1]
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The bytes that a plan may have in all regions together, and how many a graph's has."""
+
+    num_bytes: int
+    measure: Callable[[Graph], Footprint]
+
+
+@dataclass(frozen=True)
 class LogEntry:
     """What a pass did, and the numbers that decided."""
 
@@ -70,6 +97,7 @@ class Context:
     amp: str | None = None
     notes: list[str] = field(default_factory=list)
     choices: dict[int, Choice] = field(default_factory=dict)
+    budget: Budget | None = None
 
     def note(self, text: str) -> None:
         """Add to what the log says of the pass that runs."""

@@ -17,6 +17,7 @@ from aicf.passes import (
     lower,
     merge_common,
     mix_precision,
+    recompute,
     remove_dead,
     select,
     simplify,
@@ -62,6 +63,7 @@ PASSES: tuple[Pass, ...] = (
     Pass("keep copies", keep_copies.run),
     Pass("flatten", flatten.run),
     Pass("select", select.run, is_needed=True),
+    Pass("recompute", recompute.run, is_needed=True),
 )
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Protocol
 
+from aicf.errors import PlanError
 from aicf.opset import Attr, Attrs, Type
 from aicf.plan.picture import Lifetime, draw_arena
 
@@ -77,12 +79,25 @@ class StateSlot:
     slot: Slot
 
 
+class Runs(Protocol):
+    """A program that runs a plan in memory of its own."""
+
+    def save(self, folder: Path | str) -> None:
+        """Write plan and states into a folder."""
+
+    def profile(self) -> Any:
+        """Return each step's time."""
+
+    def check(self, inputs: Sequence[Any]) -> Any:
+        """Return each step's error against float64."""
+
+
 @dataclass(frozen=True)
 class Plan:
     """A program as data. ``sizes`` are the regions' bytes; ``constants`` are numbers that are written once, before the first run.
 
     ``intake`` are the launches that bring inputs in, in the place of a copy: an input that is read in another dtype alone is cast as it
-    comes from the caller's memory.
+    comes from the caller's memory. ``find_program`` gives the program whose plan this is, None where it is data alone or that is gone.
     """
 
     name: str
@@ -95,6 +110,25 @@ class Plan:
     sizes: Mapping[str, int]
     lower_bound_bytes: int
     intake: tuple[Step, ...] = ()
+    find_program: Callable[[], Runs | None] = field(default=lambda: None, compare=False, repr=False)
+
+    def save(self, folder: Path | str) -> None:
+        """Write plan and states for :func:`aicf.load`; raises :class:`~aicf.errors.PlanError` for a plan that no program runs."""
+        self._require_program("save").save(folder)
+
+    def profile(self) -> Any:
+        """Return each step's time and share of the roofline on a GPU. Raises as :meth:`save`, and as the program's own ``profile``."""
+        return self._require_program("profile").profile()
+
+    def check(self, inputs: Sequence[Any]) -> Any:
+        """Return each step's error against float64 on these inputs. Raises as :meth:`save`."""
+        return self._require_program("check").check(inputs)
+
+    def _require_program(self, what: str) -> Runs:
+        program = self.find_program()
+        if program is None:
+            raise PlanError(f"plan {self.name}: {what}() needs the memory of the program that runs it, and none does: take program.plan")
+        return program
 
     @property
     def given_types(self) -> tuple[Type, ...]:

@@ -23,8 +23,11 @@ def require_fields(made: T) -> T:
 
 @cache
 def _list_hints(kind: Any) -> tuple[tuple[str, Any], ...]:
+    """Return names and types of what is read; what takes no part in comparisons is not in a file."""
     hints = get_type_hints(kind)
-    return tuple((field.name, hints[field.name]) for field in fields(kind) if get_origin(hints[field.name]) is not ClassVar)
+    return tuple(
+        (field.name, hints[field.name]) for field in fields(kind) if field.compare and get_origin(hints[field.name]) is not ClassVar
+    )
 
 
 def _fits(value: Any, hint: Any) -> bool:

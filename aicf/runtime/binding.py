@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -20,6 +21,8 @@ from device.runtime import RuntimeDevice
 from device.settings import read_settings
 
 Launch = Callable[[], None]
+# Where an offset of a region is in device memory.
+FindAddress = Callable[[str, int], int]
 
 
 class Binding:
@@ -34,14 +37,22 @@ class Binding:
     ) -> None:
         self.plan = plan
         self.frozen = open_calls(deterministic=True)
-        self._device, self._regions, self._streams = device, regions, streams
+        self._device, self._streams = device, streams
+        self._find: FindAddress = lambda region, offset: regions[region].address + offset
         self._found: list[FrozenCall | None] | None = None
         self._workspaces: dict[int, Buffer] = {}  # by step: of kernels that want more than the plan has for them
+        self._sources: dict[int, _Source] = {}  # by step: what its launch was made of
         self.launches: list[Launch] = self._bind_saved(saved) or self._bind_all()
 
     def find_address(self, slot: Slot) -> int:
         """Return where a slot's bytes begin in device memory."""
-        return self._regions[slot.region].address + slot.offset
+        return self._find(slot.region, slot.offset)
+
+    def bind_elsewhere(self, find_address: FindAddress) -> list[Launch]:
+        """Return the same launches for memory that is elsewhere; workspaces are shared, so both are for one order of launches."""
+        moved = copy.copy(self)
+        moved._find = find_address
+        return [moved._bind_source(i, self._sources[i]) for i in range(len(self.plan.steps))]
 
     def launch(self, index: int) -> None:
         """Queue a step's launch. A kernel that the device refuses to load has done nothing: the next one that serves takes its place."""
@@ -71,18 +82,21 @@ class Binding:
         except FAILURES:
             return []  # asked one by one, the registry says what is wrong, or has another kernel
         pairs = enumerate(zip(launches, libraries, strict=True))
-        return [
-            self.bind(i, None) if each is None or library is None else self._bind_params(i, library, *self._place(i, each))
-            for i, (each, library) in pairs
-        ]
+        self._sources = {i: None if each is None or library is None else (each, library) for i, (each, library) in pairs}
+        return [self._bind_source(i, source) for i, source in self._sources.items()]
+
+    def _bind_source(self, index: int, source: _Source) -> Launch:
+        if isinstance(source, tuple):
+            launch, library = source
+            return self._bind_params(index, library, *self._place(index, launch))
+        return self.bind(index, source)
 
     def _place(self, index: int, launch: SavedLaunch) -> tuple[Any, int]:
         """Return a saved launch's parameters, and its workspace's address."""
-        params = launch.make_params(lambda region, offset: self._regions[region].address + offset)
+        params = launch.make_params(self._find)
         if launch.workspace is None:
             return params, self._find_workspace(index, launch.own_workspace_bytes)
-        region, offset = launch.workspace
-        return params, self._regions[region].address + offset
+        return params, self._find(*launch.workspace)
 
     def _bind_all(self) -> list[Launch]:
         """Return launches of the kernels that the plan names; those that cannot be had are replaced."""
@@ -93,6 +107,7 @@ class Binding:
             if call is not None and call.seal in failed:
                 self._replace(i, failed[call.seal])
             else:
+                self._sources[i] = call
                 self.launches[i] = self.bind(i, call)
         return self.launches
 
@@ -104,6 +119,7 @@ class Binding:
         call = self.calls[index] = self.frozen.find_ready(step.op, _list_types(step), step.attrs)
         changed = replace(step, kernel=call.handle.kernel, seal=call.seal, predicted_us=call.predicted_us)
         self.plan = replace(self.plan, steps=(*self.plan.steps[:index], changed, *self.plan.steps[index + 1 :]))
+        self._sources[index] = call
         self.launches[index] = self.bind(index, call)
 
     def _find_workspace(self, index: int, wanted: int) -> int:
@@ -113,8 +129,10 @@ class Binding:
             return self.find_address(slot)
         if wanted == 0:
             return 0
-        buffer = self._workspaces[index] = self._device.allocate(wanted)
-        return buffer.address
+        held = self._workspaces.get(index)
+        if held is None or held.size_bytes < wanted:
+            held = self._workspaces[index] = self._device.allocate(wanted)
+        return held.address
 
     def bind(self, index: int, call: FrozenCall | None) -> Launch:
         """Return a step's launch by a kernel, in the plan's memory; without a kernel it is a copy."""
@@ -141,6 +159,10 @@ class Binding:
 
     def _list_copies(self, step: Step) -> list[tuple[int, int, int]]:
         return [(self.find_address(target), self.find_address(source), n) for target, source, n in list_copies(step)]
+
+
+# A launch as it was saved, with its library; a kernel that was chosen; None for a copy.
+_Source = tuple[SavedLaunch, KernelLibrary] | FrozenCall | None
 
 
 def _list_types(step: Step) -> list[Type | None]:

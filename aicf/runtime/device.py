@@ -19,10 +19,13 @@ from aicf.runtime.intake import describe_calls, open_intake
 from aicf.runtime.launches import describe_launches
 from aicf.runtime.profiling import StepTime, find_roof_us
 from aicf.runtime.ranges import mark, name_step
+from aicf.runtime.scanning import Scan
 from device import Buffer, DeviceArray, Event, Graph, Stream, UnavailableError, open_device
 from device.layout import contiguous_strides
 from device.runtime import RuntimeDevice
 
+# Graphs of many runs that are kept, by their number.
+_MAX_SCANS = 2
 _NO_TIME = "the emulated device has no time; profile on a GPU"
 
 
@@ -40,6 +43,12 @@ def _is_of(array: Any, target: _Target) -> bool:
     if not isinstance(array, DeviceArray):
         return False
     return array.shape == target.shape and array.dtype == target.dtype and array.strides_bytes == target.strides_bytes
+
+
+def _lie_alike(arrays: Sequence[Any], targets: Sequence[_Target]) -> bool:
+    """Whether arrays are parts of one buffer, as far apart as their targets are: one copy brings all of them, and what lies between."""
+    buffer, apart = arrays[0].buffer, arrays[0].queued_address - targets[0].address
+    return all(a.buffer is buffer and a.queued_address - t.address == apart for a, t in zip(arrays, targets, strict=True))
 
 
 class DeviceExecutor(Executor):
@@ -89,6 +98,7 @@ class DeviceExecutor(Executor):
         self._captures = capture
         self._has_run = False
         self.graph: Graph | None = None
+        self._scans: dict[int, Scan] = {}
 
     def view(self, slot: Slot) -> DeviceArray:
         """Return a device array over a slot's bytes."""
@@ -97,9 +107,15 @@ class DeviceExecutor(Executor):
     def put(self, arrays: Sequence[Any]) -> None:
         """Copy inputs in; raises ValueError naming the one whose type the plan was not made for.
 
-        Arrays of the device are copied on the plan's own stream, which waits for the default one: a loop of runs switches no stream.
+        Arrays of the device are copied on the plan's own stream, which waits for the default one: a loop of runs switches no stream. A
+        batch in one buffer, laid out as the plan's inputs are, is one copy: :meth:`feed` brings such ones.
         """
         if len(arrays) == len(self._targets) and all(map(_is_of, arrays, self._targets)):
+            if len(arrays) > 1 and not self._intake and _lie_alike(arrays, self._targets):
+                begin, last = self._targets[0].address, self._targets[-1]
+                size_bytes = last.address + last.size_bytes - begin
+                self._device.copy(begin, arrays[0].address, size_bytes, self._streams[0])
+                return
             for i, (array, target) in enumerate(zip(arrays, self._targets, strict=True)):
                 if i in self._intake:
                     self._intake[i].take(array.address, self._streams[0])
@@ -229,25 +245,32 @@ class DeviceExecutor(Executor):
         self._device.synchronize()
 
     def run_steps(self) -> None:
-        """Queue every step's launch, with events between streams; other streams fork from the first and join it again."""
+        """Queue every step's launch."""
+        self._run_forked(None)
+
+    def _run_forked(self, launches: Sequence[Launch] | None) -> None:
+        """Queue launches, the plan's own by default, with events between streams; other streams fork from the first and join it again."""
         if len(self._streams) > 1:
             fork = self._device.create_event(timing=False)
             self._streams[0].record(fork)
             for stream in self._streams[1:]:
                 stream.wait(fork)
-        self._run_steps()
+        self._run_steps(launches)
         for stream in self._streams[1:]:
             joined = self._device.create_event(timing=False)
             stream.record(joined)
             self._streams[0].wait(joined)
 
-    def _run_steps(self) -> None:
+    def _run_steps(self, launches: Sequence[Launch] | None) -> None:
         for i, step in enumerate(self.plan.steps):
             stream = self._streams[step.stream]
             for j in step.waits:
                 stream.wait(self._events[j])
             with self._ranges[i]:
-                self._launch(i)
+                if launches is None:
+                    self._launch(i)
+                else:
+                    launches[i]()
             if i in self._waited:
                 event = self._events.setdefault(i, self._device.create_event(timing=False))
                 stream.record(event)
@@ -266,6 +289,20 @@ class DeviceExecutor(Executor):
             self.graph = self.capture()
         with self._range:
             self.graph.launch(self._streams[0])
+
+    def scan(self, stacks: Sequence[Any], count: int) -> Any:
+        """Queue ``count`` runs as one graph, captured when as many were run before; returns their outputs, [count], overwritten later."""
+        if not self._captures or not self._has_run:  # loads the kernels
+            return self._device.asarray(super().scan(stacks, count))
+        scan = self._scans.pop(count, None)
+        if scan is None:
+            while len(self._scans) >= _MAX_SCANS:
+                del self._scans[next(iter(self._scans))]
+            scan = Scan(self._device, self._binding, self.regions, self._intake, self._streams[0], self._run_forked, count)
+        self._scans[count] = scan  # the last one that was used
+        scan.put(stacks)
+        with self._range:
+            return scan.launch()
 
     def capture(self) -> Graph:
         """Return the plan as one graph."""

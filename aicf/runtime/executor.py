@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -17,7 +18,8 @@ from aicf.plan import Plan, Slot
 from aicf.plan.data import STATE
 from aicf.runtime.profiling import StepTime
 
-_PLACES = {"numpy": "aicf.runtime.host", "cuda": "aicf.runtime.device"}
+# Where plans run, by backend.
+EXECUTED = {"numpy": "aicf.runtime.host", "cuda": "aicf.runtime.device"}
 
 
 class MismatchError(ValueError):
@@ -75,6 +77,15 @@ class Executor(ABC):
         """Run the plan as fast as it can be; captured, where the backend captures."""
         self.run_steps()
 
+    def scan(self, stacks: Sequence[Any], count: int) -> Any:
+        """Run ``count`` times, on the rows of stacked inputs; returns the first outputs, [count], which have one element each."""
+        found = []
+        for row in range(count):
+            self.put([_take_row(stack, row) for stack in stacks])
+            self.run()
+            found.append(self.read(self.plan.outputs[0]).reshape(()))
+        return np.stack(found)
+
     def profile(self) -> list[StepTime]:
         """Return each step's time; raises :class:`~aicf.errors.UnsupportedError` where steps cannot be timed."""
         raise UnsupportedError(f"{self.plan.name}: is compiled for {self.plan.backend}, which has no time; compile it for cuda on a GPU")
@@ -115,6 +126,15 @@ class Executor(ABC):
             self.write(state.slot, found.astype(find_dtype(state.slot.type.dtype), copy=False).reshape(state.slot.type.shape))
 
 
+def _take_row(stack: Any, row: int) -> Any:
+    """Return a row of a contiguous array of the host or of a device."""
+    if isinstance(stack, np.ndarray):
+        return stack[row]
+    shape = stack.shape[1:]
+    size_bytes = math.prod(shape) * stack.dtype.itemsize
+    return stack.buffer.view(shape, stack.dtype, stack.offset_bytes + row * size_bytes)
+
+
 def has_states_of(plan: Plan, other: Plan) -> bool:
     """Whether the states of two plans are the same, in the same places."""
     places = [[(s.owner, s.role, s.slot.offset, s.slot.type) for s in each.states] for each in (plan, other)]
@@ -123,5 +143,5 @@ def has_states_of(plan: Plan, other: Plan) -> bool:
 
 def make_executor(plan: Plan, lender: Executor | None = None, **options: Any) -> Executor:
     """Return an executor of a plan's backend, with a lender's states where there is one; options are that executor's own."""
-    made: Executor = importlib.import_module(_PLACES[plan.backend]).EXECUTOR(plan, lender, **options)
+    made: Executor = importlib.import_module(EXECUTED[plan.backend]).EXECUTOR(plan, lender, **options)
     return made

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aicf.backends import find_backend
-from aicf.errors import StateError
-from aicf.opset import Type, find_dtype
+from aicf.errors import StateError, UnsupportedError
+from aicf.opset import Type, find_dtype, require_contiguous, type_of
 from aicf.plan import Plan
 from aicf.plan.data import OUTPUT, STATE
 from aicf.runtime import Executor, MismatchError, StepError, StepTime, check_steps, has_states_of, make_executor
@@ -79,6 +80,7 @@ class Compiled:
         launches: Mapping[str, Any] | None = None,
         state: Any = None,
     ) -> None:
+        self._plan: tuple[Plan, Plan] | None = None  # the executor's, and the same with this program
         self.recorded = recorded
         self.graph = graph
         self.log = tuple(log)
@@ -118,8 +120,12 @@ class Compiled:
 
     @property
     def plan(self) -> Plan:
-        """The plan as it runs: a kernel that cannot be loaded here has been replaced."""
-        return self.executor.plan
+        """The plan as it runs: a kernel that cannot be loaded here has been replaced. It saves, profiles and checks this program."""
+        plan = self.executor.plan
+        if self._plan is None or self._plan[0] is not plan:
+            # Weakly: whoever keeps the plan does not keep the memory.
+            self._plan = plan, replace(plan, find_program=weakref.ref(self))
+        return self._plan[1]
 
     @property
     def writes_states(self) -> bool:
@@ -176,6 +182,31 @@ class Compiled:
             return self.variants.run(arrays)
         self._execute()
         return self._outputs
+
+    def run_many(self, stacks: Sequence[Any]) -> Tensor:
+        """Run the plan once per row of stacked inputs; returns the outputs of one element, [rows], which are overwritten later.
+
+        Raises ValueError for inputs that are not stacks of what the plan was made for, and :class:`~aicf.errors.UnsupportedError` for a
+        plan with another output.
+        """
+        arrays = [x.data if isinstance(x, Tensor) else x for x in stacks]
+        if len(self.plan.outputs) != 1 or self.plan.outputs[0].type.num_elems != 1:
+            raise UnsupportedError(f"{self.plan.name}: only a plan with one output of one element is run many times at once")
+        count = arrays[0].shape[0] if arrays and arrays[0].shape else 0
+        for i, (array, wanted) in enumerate(itertools.zip_longest(arrays, self.plan.given_types)):
+            stacked = None if wanted is None else wanted.reshape((count, *wanted.shape))
+            if count == 0 or array is None or type_of(array) != stacked:
+                found, expected = (None if array is None else type_of(array)), f"{count or 'N'} of {wanted}"
+                raise ValueError(f"{self.plan.name}: x{i}: expected a stack of {expected}, one per run, got {found}")
+            require_contiguous(array, f"{self.plan.name}: x{i}")
+        self._follow_states()
+        self._copies.follow()
+        found = self.executor.scan(arrays, count)
+        for tensor in self._changed:
+            tensor.version.count += count
+        for _ in range(count):
+            self._copies.count_run()
+        return Tensor.wrap(found, self._backend)
 
     def feed(self, loader: Iterable[Any]) -> Iterable[Any]:
         """Return a loader of the same batches for this program: on ``cuda`` they are copied from pinned memory while the device computes.

@@ -36,6 +36,7 @@ def compile(  # noqa: A001  # as the field has it
     passes: bool = True,
     cache_plans: int = 16,
     cache_bytes: int | None = None,
+    memory_bytes: int | None = None,
     tune_seconds: float = 0.0,
 ) -> Program:
     """Return a model's forward pass as a program for inputs of these types.
@@ -44,11 +45,16 @@ def compile(  # noqa: A001  # as the field has it
     itself, numbers of rows are rounded up to the next power of two or to those of ``inputs``. At most ``cache_plans`` such plans, of
     ``cache_bytes`` in all, are kept, the last used ones; 0 plans refuse other shapes. For up to ``tune_seconds`` the kernels that serve
     each call are timed on the GPU, in the plan's buffers and on ``inputs``; times are kept in the cache. Other shapes are not tuned.
+    A plan has at most ``memory_bytes`` in all, states included: values are computed again where they are read, and the log says at what
+    cost; the bits stay the same.
 
-    Raises :class:`~aicf.errors.RecordError` for what a replay would not do again, and :class:`~aicf.errors.UnsupportedError` listing all
-    calls that no kernel serves. To tune without a GPU raises :class:`~aicf.errors.UnsupportedError` or :class:`~device.UnavailableError`.
+    Raises :class:`~aicf.errors.RecordError` for what a replay would not do again, :class:`~aicf.errors.UnsupportedError` listing all
+    calls that no kernel serves, and :class:`~aicf.errors.PlanError` where a plan does not fit into ``memory_bytes``. To tune without a GPU
+    raises :class:`~aicf.errors.UnsupportedError` or :class:`~device.UnavailableError`.
     """
-    recipe = _ProgramRecipe(model, Options(backend, amp, deterministic, passes, Bounds(cache_plans, cache_bytes), tune_seconds))
+    recipe = _ProgramRecipe(
+        model, Options(backend, amp, deterministic, passes, Bounds(cache_plans, cache_bytes), tune_seconds, memory_bytes)
+    )
     made = recipe.make_tuned(inputs)
     program = Program(made.plan, made.tensors, made.recorded, made.graph, made.log)
     program.variants = Variants.of(program, recipe, pads_rows=True)
@@ -68,18 +74,19 @@ def compile_step(
     passes: bool = True,
     cache_plans: int = 16,
     cache_bytes: int | None = None,
+    memory_bytes: int | None = None,
     tune_seconds: float = 0.0,
 ) -> Step:
     """Return a training step for batches of these types: ``loss(model, *batch)``, its gradients, and the optimizer's update.
 
     Parameters, optimizer state, step and generators become views of the plan's memory: eager code and the step share them. A batch of
     other shapes gets a plan of its own on the same states, within ``cache_plans`` and ``cache_bytes`` as :func:`aicf.compile` says; rows
-    are not padded, since a loss is made of all of them. ``tune_seconds`` is as there; states are as before afterwards.
+    are not padded, since a loss is made of all of them. ``memory_bytes`` and ``tune_seconds`` are as there; states stay as they are.
 
     Raises :class:`~aicf.errors.RecordError` for what a replay would not do again, :class:`~aicf.errors.GradientError` where the loss has no
-    gradient, and :class:`~aicf.errors.UnsupportedError` listing all calls that no kernel serves.
+    gradient, :class:`~aicf.errors.UnsupportedError` listing all calls that no kernel serves, and :class:`~aicf.errors.PlanError` as there.
     """
-    options = Options(backend, amp, deterministic, passes, Bounds(cache_plans, cache_bytes), tune_seconds)
+    options = Options(backend, amp, deterministic, passes, Bounds(cache_plans, cache_bytes), tune_seconds, memory_bytes)
     recipe = StepRecipe(model, loss, optimizer, clip_norm, options)
     made = recipe.make_tuned(batch)
     return finish_step(made, recipe)

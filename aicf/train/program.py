@@ -34,6 +34,15 @@ class Step(Compiled):
         """Train on a batch; returns the loss, which the next call overwrites. Raises ValueError for dtypes that it was not compiled for."""
         return self.run(batch)[0]
 
+    def scan(self, *batches: Any) -> Tensor:
+        """Train on many batches, stacked along a first axis, in order; returns their losses, [batches], which the next call overwrites.
+
+        The bits are those of a call per batch. On ``cuda`` it is one launch of one graph, from the second call of as many batches on: steps
+        read their batch where it lies, and nothing is copied between them. The memory of two numbers of batches is kept. Raises ValueError
+        for other shapes than the step was compiled for.
+        """
+        return self.run_many(batches)
+
 
 _KINDS: dict[str, type[Program] | type[Step]] = {"Program": Program, "Step": Step}
 

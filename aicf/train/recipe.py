@@ -9,17 +9,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from aicf.backends import BACKENDS
 from aicf.errors import ChainError, UnsupportedError
 from aicf.frontends.recording import Recording
 from aicf.ir import Graph
 from aicf.nn import Module
 from aicf.opset import Type
 from aicf.passes import FUSE_CHAINS, PASSES, Context, LogEntry, run_passes
-from aicf.passes.context import Choice, Chooser, Training
+from aicf.passes.context import Budget, Choice, Chooser, Footprint, Training
 from aicf.plan import Plan, verify
+from aicf.plan.data import ARENA
 from aicf.plan.planner import make_plan
 from aicf.plan.streams import choose_streams
 from aicf.runtime.chooser import FrozenChooser
+from aicf.runtime.executor import EXECUTED
 from aicf.runtime.tuning import Bench
 from aicf.tensor import Tensor
 from contract.building import NotBuiltError
@@ -45,7 +48,8 @@ class Options:
 
     ``backend`` is the model's by default. ``amp`` is a compute dtype or None. ``deterministic`` kernels alone are chosen. ``passes`` off
     leaves those out that compilation does not need. ``bounds`` are those of the programs of other shapes. For ``tune_seconds`` kernels are
-    timed in the plan's own buffers, and steps are put side by side where that is faster.
+    timed in the plan's own buffers, and steps are put side by side where that is faster. ``memory_bytes`` is what a plan may have in all;
+    to get there, values are computed twice.
     """
 
     backend: str | None = None
@@ -54,10 +58,13 @@ class Options:
     passes: bool = True
     bounds: Bounds = field(default_factory=Bounds)
     tune_seconds: float = 0.0
+    memory_bytes: int | None = None
 
     def __post_init__(self) -> None:
         if not self.tune_seconds >= 0.0:
             raise ValueError(f"tune_seconds={self.tune_seconds}: must be at least 0")
+        if self.memory_bytes is not None and self.memory_bytes < 1:
+            raise ValueError(f"memory_bytes={self.memory_bytes}: must be at least 1")
 
 
 @dataclass(frozen=True)
@@ -136,13 +143,16 @@ def list_types(inputs: Sequence[Any]) -> list[Type]:
 
 
 def find_backend_name(model: Module, options: Options) -> str:
-    """Return the backend to compile for: the one that is asked for, or the model's."""
-    if options.backend is not None:
-        return options.backend
-    names = {tensor.backend.name for _, tensor in model.named_tensors()}
+    """Return the backend to compile for: the one that is asked for, or the model's; raises for one that runs no plans."""
+    names = {tensor.backend.name for _, tensor in model.named_tensors()} if options.backend is None else {options.backend}
     if len(names) > 1:
         raise ValueError(f"the model's parameters are on several backends ({', '.join(sorted(names))}); model.to(backend) moves them")
-    return next(iter(names), "numpy")
+    name = next(iter(names), "numpy")
+    if name not in BACKENDS:
+        raise ValueError(f"no backend {name!r}; there are: {', '.join(BACKENDS)}")
+    if name not in EXECUTED:
+        raise UnsupportedError(f"backend {name} runs no plans, only eager calls; compile with backend= one of: {', '.join(EXECUTED)}")
+    return name
 
 
 def build(
@@ -154,7 +164,7 @@ def build(
     :class:`NotBuiltError` where these are not in the cache either.
     """
     chosen = [each for each in PASSES if options.passes or each.is_needed]
-    context = Context(training, chooser or _find_chooser(backend, options), options.amp)
+    context = _make_context(training, chooser or _find_chooser(backend, options), backend, options)
     try:
         graph, log = run_passes(recording.graph, context, chosen)
     except (ChainError, NotBuiltError) as error:
@@ -162,11 +172,32 @@ def build(
         if len(unfused) == len(chosen):
             raise
         _log.warning("%s: elementwise calls stay apart: %s", recording.graph.name, str(error).partition("\n")[0])
-        context = Context(training, context.chooser, options.amp)
+        context = _make_context(training, context.chooser, backend, options)
         graph, log = run_passes(recording.graph, context, unfused)
     plan = make_plan(graph, backend, context.choices)
     verify(plan)
     return graph, log, plan, context.choices
+
+
+def _make_context(training: Training | None, chooser: Chooser | None, backend: str, options: Options) -> Context:
+    context = Context(training, chooser, options.amp)
+    if options.memory_bytes is not None:
+        context.budget = Budget(options.memory_bytes, lambda graph: find_footprint(make_plan(graph, backend, context.choices)))
+    return context
+
+
+def find_footprint(plan: Plan) -> Footprint:
+    """Return the memory of a plan as passes see it."""
+    accesses: dict[int, tuple[int, list[int]]] = {}
+    for i, step in enumerate(plan.steps):
+        for slot in (*step.reads, *step.writes):
+            if slot.region == ARENA:
+                steps = accesses.setdefault(slot.buffer, (slot.type.size_bytes, []))[1]
+                if not steps or steps[-1] != i:
+                    steps.append(i)
+    regions = ", ".join(f"{region} {size}" for region, size in plan.sizes.items() if size)
+    held = {buffer: (size, tuple(steps)) for buffer, (size, steps) in accesses.items()}
+    return Footprint(sum(plan.sizes.values()), regions, tuple(step.node for step in plan.steps), held)
 
 
 def _find_chooser(backend: str, options: Options) -> Chooser | None:

@@ -13,6 +13,8 @@ import numpy as np
 NUM_BATCHES = 8
 CHECKED_STEPS = 20
 RATE = 1e-3
+# Steps of one scan.
+SCANNED = 64
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 import numpy as np
-from cases import CHECKED_STEPS, RATE, Case, time_step
+from cases import CHECKED_STEPS, RATE, SCANNED, Case, time_step
 
 import aicf
 from aicf import Tensor, nn, optim
@@ -26,7 +26,7 @@ def _make_model(case: Case) -> nn.Module:
 
 
 def measure(case: Case, seconds: float, few: bool = False) -> dict[str, Any]:
-    """Return the contenders' figures by name, and what else is told of the plan; of the one contender, few is all."""
+    """Return the contenders' figures by name, and what else is told of the plan; of these two contenders, few is all."""
     del few
     device = open_device()
     model, batches = _make_model(case), case.make_batches()
@@ -48,7 +48,16 @@ def measure(case: Case, seconds: float, few: bool = False) -> dict[str, Any]:
     replayed = bool(step.verify_replay(20))
     profile = [] if device.is_emulated else [str(row) for row in step.profile()]
     plan = {"plan": step.plan.to_lines(), "profile": profile, "replay_is_stepwise": replayed, "log": [str(e) for e in step.log]}
-    return {"aicf compile_step": {**found, "first_s": first_s, "losses": losses, "launches": len(step.plan.steps)}, "plan": plan}
+    row = {**found, "first_s": first_s, "losses": losses, "launches": len(step.plan.steps)}
+    return {"aicf compile_step": row, f"aicf scan over {SCANNED}": {**row, **_time_scan(step, batches, seconds)}, "plan": plan}
+
+
+def _time_scan(step: aicf.train.Step, batches: list[tuple[np.ndarray, np.ndarray]], seconds: float) -> dict[str, Any]:
+    """Return the times of a step of many that are one launch, on batches that are stacked on the device."""
+    stacks = [Tensor(np.stack([batches[i % len(batches)][part] for i in range(SCANNED)]), backend="cuda") for part in range(2)]
+    step.scan(*stacks)
+    found = time_step(lambda i: step.scan(*stacks), open_device().synchronize, seconds)
+    return {name: value / SCANNED for name, value in found.items()}
 
 
 def measure_inference(case: Case, seconds: float) -> dict[str, Any]:

@@ -7,9 +7,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from cases import CHECKED_STEPS, RATE, Case, time_step
+from cases import CHECKED_STEPS, RATE, SCANNED, Case, time_step
 
-BETA1, BETA2, EPS, SCANNED = 0.9, 0.999, 1e-8, 64
+BETA1, BETA2, EPS = 0.9, 0.999, 1e-8
 
 
 def measure(case: Case, seconds: float, few: bool = False) -> dict[str, Any]:

@@ -166,11 +166,36 @@ def test_grad_of_several_arguments_leaves_no_trace() -> None:
         (lambda: Tensor(np.ones(3)).item(), ValueError, "one element"),
         (lambda: aicf.set_backend("abacus"), ValueError, "there are: numpy, cuda"),
         (lambda: F.relu([1.0]), TypeError, "expected tensors, got list"),  # type: ignore[arg-type]
+        (lambda: aicf.grad(lambda x: x * x)(3.0), TypeError, r"grad: argument 0: expected a tensor, got float; Tensor\(values\) makes one"),
+        (lambda: aicf.grad(lambda x: 3.0)(leaf(2)), TypeError, "grad: the function's result: expected a tensor, got float"),
+        (lambda: aicf.grad(lambda x: x, 1)(leaf(2)), TypeError, "argument 1 is to be differentiated, and 1 were given"),
+        (lambda: aicf.grad(lambda x: x)(leaf(2)), GradientError, r"needs a scalar or a gradient, got shape \(2,\); reduce it"),
+        (lambda: leaf(2).detach().sum().backward(), GradientError, r"made under no_grad\(\) or from x.detach\(\)"),
+        (lambda: Tensor([1, 2]) * 1.5, TypeError, r"1.5 is not an integer, and the tensor is int64; cast it"),
+        (lambda: Tensor([1, 2]) < 1.5, TypeError, r"1.5 is not an integer"),
+        (lambda: Tensor([1.0, 2.0]) == np.ones(2), TypeError, r"got ndarray; Tensor\(values\) makes one"),
+        (lambda: f"{Tensor([1.0, 2.0]):.3f}", ValueError, "one element"),
     ],
 )
 def test_a_mistake_is_named(make: object, kind: type[Exception], words: str) -> None:
     with pytest.raises(kind, match=words):
         make()  # type: ignore[operator]
+
+
+def test_equality_is_by_element_and_keys_are_by_object() -> None:
+    x, y = Tensor([1.0, 2.0]), Tensor([1.0, 3.0])
+    assert (x == y).numpy().tolist() == [True, False]
+    assert (x != y).numpy().tolist() == [False, True]
+    assert (x == 2.0).numpy().tolist() == [False, True]
+    assert (2.0 - x == 1.0).numpy().tolist() == [True, False]
+    assert (Tensor([1, 2]) == 2.0).numpy().tolist() == [False, True]
+    assert (x == None) is False  # noqa: E711
+    assert x != "x"
+    assert {x: 1, y: 2}[x] == 1
+
+
+def test_a_scalar_is_formatted_as_a_number() -> None:
+    assert f"{Tensor(2.5):.2f} {Tensor(7):03d} {Tensor(1.5)}" == "2.50 007 Tensor(1.5, dtype=float32)"
 
 
 def test_numpy_speaks_to_tensors() -> None:

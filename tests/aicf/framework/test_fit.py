@@ -18,11 +18,13 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from aicf import Tensor
 from aicf.data import DataLoader
 from aicf.errors import StateError
 from aicf.train import Step, fit
 from aicf.train.progress import Report
 from device import Device
+from device.runtime import RuntimeDevice
 from tests.aicf.framework.killed_training import X, Y, make_step, read_content
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -213,6 +215,24 @@ def test_batches_come_from_pinned_memory_through_two_buffers(device: Device) -> 
     assert isinstance(batch[0], np.ndarray)
     step.load_state_dict(before)
     assert list(fit(step, make_loader(), epochs=1, read_every=1, show=False).losses) == expected
+
+
+def test_a_batch_that_lies_as_the_inputs_do_is_one_copy(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    step, copies = make_step("cuda")[0], []
+    before = step.state_dict()
+    expected = [step(*batch).item() for batch in make_loader()]
+    plain = RuntimeDevice.copy
+    monkeypatch.setattr(RuntimeDevice, "copy", lambda self, *a, **k: (copies.append(a), plain(self, *a, **k))[1])
+    for apart, count in ((False, 1), (True, 2)):
+        step.load_state_dict(before)
+        losses = []
+        for batch in step.feed(make_loader()):
+            arrays = [Tensor(a.copy_to_host(), backend="cuda").data for a in batch] if apart else batch
+            copies.clear()
+            loss = step(*arrays)
+            assert len(copies) == count
+            losses.append(loss.item())
+        assert losses == expected
 
 
 def test_files_that_are_mapped_are_batches_too(step: Step, tmp_path: Path) -> None:

@@ -50,6 +50,8 @@ TRAPS: dict[str, tuple[Callable[[Model, Tensor], Any], str]] = {
     "float": (lambda m, y: y * float(y.sum()), "value was read"),
     "int": (lambda m, y: y * int(y.sum()), "value was read"),
     "branch": (branch, "branch by F.where"),
+    "branch on equality": (lambda m, y: y if y.sum() == 0.0 else y * 2.0, "branch by F.where"),
+    "format": (lambda m, y: (f"{y.sum():.3f}", y)[1], "value was read"),
     "while": (lambda m, y: next(y for _ in iter(lambda: bool(y.sum() > 0.0), False)), "value was read"),
     "numpy": (lambda m, y: y * Tensor(y.numpy()), "values were read"),
     "asarray": (lambda m, y: np.asarray(y), "values were read"),

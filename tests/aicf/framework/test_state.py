@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import aicf
 from aicf import Tensor, nn, optim
 from aicf import functional as F
 from aicf.data import DataLoader
-from aicf.errors import PlanError, StateError
+from aicf.errors import PlanError, StateError, UnsupportedError
 
 RNG = np.random.default_rng(2)
 X, Y = RNG.normal(size=(40, 6)).astype(np.float32), RNG.integers(0, 3, size=40)
@@ -152,3 +153,22 @@ def test_a_loader_goes_on_where_it_was_left() -> None:
         DataLoader((X, Y), batch=41)
     with pytest.raises(ValueError, match="one length, got 39, 40"):
         DataLoader((X, Y[1:]), batch=4)
+
+
+def test_a_plan_saves_and_checks_the_program_that_runs_it(tmp_path: Path) -> None:
+    model = nn.Linear(3, 2)
+    x = np.ones((4, 3), np.float32)
+    program = aicf.compile(model, (Tensor(x),))
+    expected = program(x).numpy().copy()
+    plan = program.plan
+    assert plan is program.plan
+    plan.save(tmp_path)
+    assert np.array_equal(aicf.load(tmp_path)(x).numpy(), expected)
+    assert [each.op for each in plan.check((x,))] == [each.op for each in program.check((x,))]
+    with pytest.raises(UnsupportedError, match="has no time"):
+        plan.profile()
+    assert plan.diff(program.executor.plan) == [] and plan == program.executor.plan
+    del program, model
+    gc.collect()
+    with pytest.raises(PlanError, match=r"plan Linear: check\(\) needs the memory of the program that runs it, and none does"):
+        plan.check((x,))
