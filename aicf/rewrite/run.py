@@ -17,7 +17,7 @@ from aicf.rewrite.copying import copy_model
 from aicf.rewrite.decisions import Judge, Policy, decide
 from aicf.rewrite.log import REWRITE, ROLLBACK, Log, Observation, Refused, Rewritten, RolledBack, Shapes
 from aicf.rewrite.observers import Arrays, summarise
-from aicf.rewrite.preparing import prebuild, prepare
+from aicf.rewrite.preparing import prebuild, prepare, without_collections
 from aicf.rewrite.records import RewriteRecord
 from aicf.rewrite.rules import Rule, read_rule
 from aicf.rewrite.snapshots import Saved, Snapshot
@@ -87,13 +87,14 @@ class Run(Verbs):
         started = time.perf_counter()
         self._read()
         before, compiled = self._structure, len(list_compiled())
-        draft = before.start()
-        with without_compiler():
-            undo = rule.change(draft)
-            nodes = draft.finish()
-            delta, scale = check(rule, before, draft)
-        prepared = prepare(rule, before, draft, compiles=self.compiles)
-        self._structure = before.exchange(prepared, draft.resting)
+        with without_collections():
+            draft = before.start()
+            with without_compiler():
+                undo = rule.change(draft)
+                nodes = draft.finish()
+                delta, scale = check(rule, before, draft)
+            prepared = prepare(rule, before, draft, compiles=self.compiles)
+            self._structure = before.exchange(prepared, draft.resting)
         if draft.batch != before.batch and isinstance(self._loader, DataLoader):
             # Rows that were seen in this epoch are not seen again, but for less than a batch of them.
             self._loader.position = self._loader.position * self._loader.batch // draft.batch
