@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,8 @@ import aicf
 from aicf import Tensor, frontends, nn, optim
 from aicf import functional as F
 from aicf.data import DataLoader
-from aicf.rewrite import Run
+from aicf.errors import StateError
+from aicf.rewrite import Run, read_snapshot
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(64, 16)).astype(np.float32), RNG.integers(0, 4, size=64)
@@ -58,6 +60,35 @@ def test_a_difference_names_structure_and_state_by_owner() -> None:
     back = wide.diff(before)
     assert back.undone == found.done and back.done == () and set(back.gone) == set(found.new) and back.steps == -3
     assert before.diff(before).changed == {}  # a snapshot is not changed by the steps behind it
+
+
+def test_snapshots_are_named_listed_and_rolled_back_to_by_name_and_files_are_compared(tmp_path: Path) -> None:
+    run, loader = start(make_mlp()), load()
+    run.fit(loader, 2)
+    narrow = run.snapshot("narrow")
+    run.freeze("2.bias")
+    run.widen("0", 16)
+    wide = run.snapshot("wide", on_host=True)
+    assert run.snapshot() not in run.snapshots.values() and run.snapshots == {"narrow": narrow, "wide": wide}
+    assert [str(s) for s in run.snapshots.values()] == [
+        f"narrow: step 2, 0 rewrites, {narrow.size_bytes} bytes on the host",
+        f"wide: step 2, 2 rewrites, {wide.size_bytes} bytes on the host",
+    ]
+    for name, snapshot in run.snapshots.items():
+        snapshot.save(tmp_path / name)
+    first, second = (read_snapshot(tmp_path / name) for name in run.snapshots)
+    assert (second.name, second.steps_done, len(second.records)) == ("wide", 2, 2) and str(first).startswith("narrow: step 2, 0 rewrites, ")
+    assert sorted(str(first.diff(second)).splitlines()) == sorted(str(narrow.diff(wide)).splitlines())
+    assert "resting exp_avg:2.bias" in first.diff(second).new
+    assert not second.diff(wide).changed and not second.diff(wide).new
+    run.rollback("narrow")
+    assert run.model[0].out_features == 8 and run.fork().snapshots == {}
+    run.fit(loader, 1)
+    later = run.snapshot("narrow")
+    assert run.snapshots["narrow"] is later and later.steps_done == 3 and narrow.diff(later).steps == 1
+    del run.snapshots["wide"]
+    with pytest.raises(StateError, match="there is no snapshot 'wide'; there are: narrow"):
+        run.rollback("wide")
 
 
 def test_two_forks_train_side_by_side_and_the_better_goes_on() -> None:
