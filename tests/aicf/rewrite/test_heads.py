@@ -6,11 +6,15 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import aicf
 from aicf import Tensor, nn, optim
 from aicf import functional as F
-from aicf.rewrite import Prune, RewriteError, Run, Widen
+from aicf.rewrite import Deepen, Freeze, InsertNorm, Prune, Release, RewriteError, Rule, Run, Separate, SetBatch, Split, Widen
+from device import Device
+from tests.aicf.rewrite.test_sequences import apply_all
 from tests.aicf.rewrite.test_widen import to_float64
 
 RNG = np.random.default_rng(0)
@@ -119,6 +123,27 @@ def test_what_is_no_head_is_refused_and_nothing_changes(rule: Widen | Prune, why
     with pytest.raises(RewriteError, match=why):
         run.apply(rule)
     assert run.step is step and all(np.array_equal(before[k], v) for k, v in step.state_dict().items())
+
+
+ANY_RULE = st.one_of(
+    st.builds(Widen, st.sampled_from(["made.0", "made.2"]), st.integers(2, 7), st.integers(0, 9), st.just(True)),
+    st.builds(Prune, st.sampled_from(["made.0", "made.1"]), st.tuples(st.integers(0, 3)), st.just(True)),
+    st.builds(Separate, st.just("made.1"), st.just(0.3), st.integers(0, 9), st.just(True)),
+    st.builds(Release, st.just("made.0"), st.just(True)),
+    st.builds(Deepen, st.sampled_from(["out", "head"]), hidden=st.integers(1, 5)),
+    st.builds(InsertNorm, st.sampled_from(["out", "made.0"]), st.sampled_from(["layer", "rms"])),
+    st.builds(Split, st.sampled_from(["out", "made.1"]), st.integers(1, 6)),
+    st.builds(Freeze, st.sampled_from(["made.0", "gain"])),
+    st.builds(SetBatch, st.integers(1, 3)),
+)
+
+
+@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(ANY_RULE, min_size=2, max_size=5))
+def test_after_any_rewrites_an_attention_is_whole_and_computes_what_was_promised(device: Device, todo: list[Rule]) -> None:
+    x, y = (a.astype(np.float32) for a in BATCHES[0])
+    first = [Widen("made.0", 4, 1, heads=True), Prune("made.2", (1,), heads=True)]
+    assert apply_all(start(in_float64=False), [*first, *todo], x, y)[:2] == ["Widen", "Prune"]
 
 
 class Shared(nn.Module):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from unittest.mock import patch
 
@@ -100,7 +101,7 @@ def plan_for_device(run: Run) -> Plan:
         return made.make(recipe.record(run._structure.types)).plan
 
 
-def check_run(run: Run) -> None:
+def check_run(run: Run, x: np.ndarray = X, t: np.ndarray = T) -> None:
     """Assert that graphs are valid, states complete, a plan for the device can be made, and that a replay repeats a step."""
     verify(plan_for_device(run))
     step = run.step
@@ -119,7 +120,26 @@ def check_run(run: Run) -> None:
     states = {key for key in held if key[1] not in (*OWN_ROLES, "p_scale", "g_scale")}
     assert states == wanted and {owner for owner, role in held if role.endswith("_scale")} <= {owner for owner, _ in wanted}
     rows = run._structure.batch
-    assert np.isfinite(run.fit([(X[:rows], T[:rows])], 2)).all() and step.verify_replay(1)
+    assert np.isfinite(run.fit([(x[:rows], t[:rows])], 2)).all() and step.verify_replay(1)
+
+
+def apply_all(run: Run, todo: Sequence[Rule], x: np.ndarray = X, t: np.ndarray = T) -> list[str]:
+    """Apply rules, and assert what holds after each: of one that was refused, that nothing changed. Returns the names of those applied."""
+    done = []
+    for rule in todo:
+        before, step, states = np.array(run.model(Tensor(x)).numpy()), run.step, run.step.state_dict()
+        try:
+            record = run.apply(rule)
+        except RewriteError:
+            assert run.step is step
+            assert all(np.array_equal(states[k], v) for k, v in step.state_dict().items())
+            continue
+        after = run.model(Tensor(x)).numpy()
+        if record.preserves:
+            np.testing.assert_allclose(after, before, atol=1e-4 * max(np.abs(before).max(), 1.0))
+        check_run(run, x, t)
+        done.append(record.rule["rule"])
+    return done
 
 
 @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -132,18 +152,7 @@ def test_after_any_rewrite_the_network_is_whole_and_computes_what_was_promised(
     optimizer = getattr(optim, name)(model.parameters(), 1e-3, **({"momentum": 0.9} if name == "SGD" else {}))
     run = Run(aicf.compile_step(model, loss, optimizer, (Tensor(X[:8]), Tensor(T[:8])), clip_norm=1.0), every=2)
     run.fit([(X[:8], T[:8])], 2)
-    for rule in todo:
-        before, step, states = np.array(run.model(Tensor(X)).numpy()), run.step, run.step.state_dict()
-        try:
-            record = run.apply(rule)
-        except RewriteError:
-            assert run.step is step
-            assert all(np.array_equal(states[k], v) for k, v in step.state_dict().items())
-            continue
-        after = run.model(Tensor(X)).numpy()
-        if record.preserves:
-            np.testing.assert_allclose(after, before, atol=1e-4 * max(np.abs(before).max(), 1.0))
-        check_run(run)
+    apply_all(run, todo)
 
 
 @pytest.mark.parametrize("in_groups", [False, True])
