@@ -99,6 +99,11 @@ class Draft:
         except ValueError as error:
             raise RewriteError(f"{owner}: its units cannot change, since their axis {error}") from None
 
+    def find_function(self, owner: str) -> str:
+        """Return the elementwise function that a module is, as it was recorded; empty for one that is anything else."""
+        nodes = [n for n in self.graph.nodes if n.owner == owner or n.owner.startswith(f"{owner}.")]
+        return str(nodes[0].attrs["function"]) if len(nodes) == 1 and nodes[0].op == "Elementwise" else ""
+
     def values(self, path: str) -> NDArray[Any]:
         """Return a parameter's values in host memory."""
         return self.parameters[path].numpy()
