@@ -41,7 +41,7 @@ def execute(notebook: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any
 
 
 def test_the_notebooks_are_there() -> None:
-    assert [p.stem for p in NOTEBOOKS] == ["compare", "loose_kernel", "model_vs_measured", "plan", "roofline", "tile_sweep"]
+    assert [p.stem for p in NOTEBOOKS] == ["compare", "loose_kernel", "model_vs_measured", "plan", "rewriting", "roofline", "tile_sweep"]
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
@@ -61,6 +61,8 @@ def test_a_notebook_runs_on_published_records(path: Path, tmp_path: Path, monkey
         check_candidates_are_proved(outputs)
     elif path.stem == "plan":
         check_a_plan_is_shown(outputs)
+    elif path.stem == "rewriting":
+        check_a_run_is_told(outputs)
     elif path.stem != "model_vs_measured":
         assert any("results published in profiles/" in o.get("text", "") for o in outputs)
     if path.stem == "roofline":
@@ -81,6 +83,16 @@ def check_a_plan_is_shown(outputs: list[Any]) -> None:
     assert sum("image/svg+xml" in o.get("data", {}) for o in outputs) == 3
     text = "".join(o.get("text", "") for o in outputs)
     assert "differentiate:" in text and "gemm_backward" in text and ("no time was measured" in text or " us " in text)
+
+
+def check_a_run_is_told(outputs: list[Any]) -> None:
+    """Check that the trajectory was carried over, a rollback was exact, rules were refused, and decisions were made and repeated."""
+    text = "".join(o.get("text", "") for o in outputs)
+    carried, reset = (float(text.split(f" {words}")[0].rsplit(maxsplit=1)[-1]) for words in ("carried over", "with moments reset"))
+    assert carried <= 1e-4 < 1e-2 < reset
+    assert "the same losses again: True" in text and "replayed: True" in text and "narrow: step 20, 0 rewrites" in text
+    assert text.count(" rewrite Widen ") >= 1 and ("keep" in text or "roll back" in text)
+    assert "CrossEntropy" in text and "changes the results by" in text and "rank=65" in text
 
 
 def check_every_kernel_is_drawn(outputs: list[Any]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from aicf.backends.calls import LAUNCH_US, FrozenCall, say_lost
 from aicf.errors import SelectionError
@@ -67,6 +68,10 @@ class ChainCalls:
         self._prefs = prefs
         self._listed: dict[str, dict[str, str]] = {}
 
+    @cached_property
+    def _caps(self) -> HwCaps:
+        return HwCaps.of(open_device())  # a process has one device
+
     def select(self, op: str, types: Sequence[Type | None], attrs: Attrs) -> FrozenCall:
         """Return the kernel for a chain, or for a move, which is one.
 
@@ -75,7 +80,7 @@ class ChainCalls:
         asked = self._ask(op, types, attrs)
         if asked.listed is not None:
             try:
-                return asked.call(self._registry.select(ELEMENTWISE, asked.problem, HwCaps.of(open_device()), self._prefs))
+                return asked.call(self._registry.select(ELEMENTWISE, asked.problem, self._caps, self._prefs))
             except SelectionError:  # listed among the op's chains, and not frozen
                 pass
         return asked.call(asked.make_own())
@@ -98,7 +103,7 @@ class ChainCalls:
         if op == MOVE:
             return self._ask_move(types, attrs)
         chain = read_chain(str(attrs["chain"]))
-        tables = self._registry.find_tables(ELEMENTWISE, HwCaps.of(open_device()))
+        tables = self._registry.find_tables(ELEMENTWISE, self._caps)
         sizes = {name: n for name in ("rows", "columns") if isinstance(n := attrs[name], int)}
         dtype = find_generic(types, chain)
         listed = self._list_chains(tables.kernels[0], dtype).get(chain.find_meaning(dtype))

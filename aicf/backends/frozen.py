@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from aicf.backends.calls import FrozenCall, say_lost
 from aicf.backends.chain_calls import ALIGNED, ELEMENTWISE, ChainCalls
@@ -51,6 +51,10 @@ class FrozenCalls:
         self._signatures: dict[str, Signature] = {}
         self._chains = ChainCalls(registry, prefs)
 
+    @cached_property
+    def _caps(self) -> HwCaps:
+        return HwCaps.of(open_device())  # a process has one device
+
     @property
     def num_refused(self) -> int:
         """How many kernels were left out so far: a choice that was made before another one may be stale."""
@@ -62,7 +66,7 @@ class FrozenCalls:
         Raises :class:`~aicf.errors.SelectionError` where none serves the call, and :class:`~aicf.errors.NotFrozenError` where the op has
         no frozen kernel at all.
         """
-        key = json.dumps([op, [None if t is None else str(t) for t in types], sorted(attrs.items())])
+        key = _write_key(op, types, attrs)
         if self._num_refused != self._registry.num_refused:
             self._known.clear()
             self._num_refused = self._registry.num_refused
@@ -118,7 +122,7 @@ class FrozenCalls:
             return self.list_seals(*_join_members(split_inputs(types, attrs)[0], attrs))
         if op in (ELEMENTWISE, MOVE, PRODUCT):
             return [self.find(op, types, attrs).seal]
-        tables = self._registry.find_tables(op, HwCaps.of(open_device()))
+        tables = self._registry.find_tables(op, self._caps)
         query = tables.interface.make_query(self._make_problem(op, types, attrs)[0])
         legal = self._registry.keep_usable(tables, tables.core.ask(query).legal)
         kept = self._registry.find_preferred(tables, query, legal, self._prefs)
@@ -129,6 +133,9 @@ class FrozenCalls:
 
         Raises :class:`~aicf.errors.SelectionError` where the frozen set has it no more, or it does not serve the call.
         """
+        known = self._known.get(_write_key(op, types, attrs))
+        if known is not None and known.seal == seal:
+            return known
         if op == FLAT:
             return self._select_flat(types, attrs, seal)
         if op in (ELEMENTWISE, MOVE):
@@ -139,7 +146,7 @@ class FrozenCalls:
         return _make_call(self._find_handle(op, problem, seal), names, attrs)
 
     def _find_handle(self, op: str, problem: Problem, seal: str) -> KernelHandle:
-        tables = self._registry.find_tables(op, HwCaps.of(open_device()))
+        tables = self._registry.find_tables(op, self._caps)
         query = tables.interface.make_query(problem)
         for i, kernel in enumerate(tables.kernels):
             if kernel.manifest["seal"] == seal and tables.core.ask(query).legal >> i & 1:
@@ -154,7 +161,7 @@ class FrozenCalls:
         if op == PRODUCT:
             return self._select_product(types, attrs, None)
         problem, names = self._make_problem(op, types, attrs)
-        return _make_call(self._registry.select(op, problem, HwCaps.of(open_device()), self._prefs), names, attrs)
+        return _make_call(self._registry.select(op, problem, self._caps, self._prefs), names, attrs)
 
     def _select_flat(self, types: Sequence[Type | None], attrs: Attrs, seal: str | None) -> FrozenCall:
         """Return the kernel that takes lists of members as one array each: a call has the address of each list's first member."""
@@ -176,10 +183,8 @@ class FrozenCalls:
         filled = find_op(GEMM).fill({"b_layout": attrs["b_layout"]})
         problem, names = self._make_problem(GEMM, [*sizes[1:], None], filled)
         problem.addresses = {name: ALIGNED + offset for name, offset in zip(("y", "a", "b"), offsets, strict=True)}
-        if seal is None:
-            handle = self._registry.select(GEMM, problem, HwCaps.of(open_device()), self._prefs)
-        else:
-            handle = self._find_handle(GEMM, problem, seal)
+        select = self._registry.select
+        handle = select(GEMM, problem, self._caps, self._prefs) if seal is None else self._find_handle(GEMM, problem, seal)
         call = _make_call(handle, names, filled)
         places = dict(zip(("y", "a", "b"), offsets, strict=True))
         return replace(call, inputs=((), *call.inputs[:2]), places=places)
@@ -208,9 +213,13 @@ class FrozenCalls:
 
     def _find_signature(self, op: str) -> Signature:
         if op not in self._signatures:
-            tables = self._registry.find_tables(op, HwCaps.of(open_device()))
+            tables = self._registry.find_tables(op, self._caps)
             self._signatures[op] = Signature(tables.interface, tables.ties)
         return self._signatures[op]
+
+
+def _write_key(op: str, types: Sequence[Type | None], attrs: Attrs) -> str:
+    return json.dumps([op, [None if t is None else str(t) for t in types], sorted(attrs.items())])
 
 
 def _join_members(operands: Sequence[Sequence[Type]], attrs: Attrs) -> tuple[str, list[Type], Attrs]:

@@ -46,7 +46,7 @@ TRAINING = _Training()
 # How many different numbers become constants of a graph, one by one.
 MAX_PARTS = 64
 # What an imported module has for itself.
-_OWN = ("_network", "_owned", "_callers", "_last")
+_OWN = ("_network", "_owned", "_callers", "_last", "_segments", "_segment")
 
 
 @dataclass(frozen=True)
@@ -131,8 +131,49 @@ def adopt(array: NDArray[Any], *, trained: bool) -> Parameter | Buffer:
     return kind.wrap(data, find_backend("numpy")).require_grad(trained)
 
 
+@dataclass(frozen=True)
+class Segment:
+    """The calls of a part where it is a function of one value: they stand in a row, and others read one value of theirs.
+
+    ``tensors`` are those of the part that they read, by name and attribute, and ``constants`` are values known at import.
+    """
+
+    calls: tuple[Call, ...]
+    source: str
+    result: str
+    tensors: tuple[tuple[str, str], ...]
+    constants: Mapping[str, Any]
+
+
 class Part(Module):
-    """A module of an imported network: it owns tensors, and the network computes with them."""
+    """A module of an imported network: it owns tensors, and the network computes with them.
+
+    One that is a function of one value has a segment, and may be called, replaced, or put into another module.
+    """
+
+    _segment: Segment | None = None
+
+    @property
+    def is_function(self) -> bool:
+        """Whether the part can be called."""
+        return self._segment is not None
+
+    def forward(self, x: Any) -> Any:
+        """Return the value that the part makes of one; raises TypeError for a part that is no function of one value."""
+        segment = self._segment
+        if segment is None:
+            raise TypeError("a part of an imported network that is no function of one value cannot be called")
+        values = {**segment.constants, segment.source: x, **{name: getattr(self, attribute) for name, attribute in segment.tensors}}
+        for call in segment.calls:
+            with placed(call.place):
+                arguments, keywords = (_fill(x, values, self.training) for x in (call.inputs, dict(call.keywords)))
+                _store(call, _run(call, arguments, keywords), values)
+        return values[segment.result]
+
+    def give_up(self) -> None:
+        """Have no tensors any more: another module is in the part's place."""
+        for name in [name for name, value in vars(self).items() if isinstance(value, Tensor)]:
+            delattr(self, name)
 
 
 class Imported(Module):
@@ -151,6 +192,11 @@ class Imported(Module):
         self._owned = {name: (self._find_part(path.rpartition(".")[0]), path.rpartition(".")[2]) for name, path in network.owners.items()}
         self._callers = [self._find_part(call.owner) for call in network.calls]
         self._last = _find_last_uses(network)
+        self._segments = _find_segments(network)
+        for start, segment in self._segments.items():
+            part = self._callers[start]
+            if isinstance(part, Part):
+                part._segment = segment
 
     def _find_part(self, path: str) -> Module:
         part: Module = self
@@ -172,15 +218,29 @@ class Imported(Module):
         """Return the network's outputs. Raises TypeError for inputs that it does not have, and what a call raises with its place."""
         values = self._bind(inputs, named)
         backend = next((v.backend for v in values.values() if isinstance(v, Tensor)), None) or find_default()
-        for call, caller, gone in zip(self._network.calls, self._callers, self._last, strict=True):
+        done = 0
+        for i, (call, caller, gone) in enumerate(zip(self._network.calls, self._callers, self._last, strict=True)):
+            segment = self._segments.get(i)
+            if segment is not None and (present := self._find_module(call.owner)) is not caller:
+                values[segment.result] = present(values[segment.source])
+                done = i + len(segment.calls)
+            if i < done:
+                continue  # another module has made what they would
             arguments = _fill(call.inputs, values, self.training)
             keywords = _fill(dict(call.keywords), values, self.training)
             with placed(call.place), nullcontext() if MODES.recorder is None else MODES.recorder.scope(caller):
                 made = _run(call, arguments, keywords)
-            values.update({call.outputs[0]: made} if len(call.outputs) == 1 else zip(call.outputs, made, strict=False))
+            _store(call, made, values)
             for name in gone:
                 values.pop(name, None)
         return _lift_results(_fill(self._network.results, values, self.training), backend)
+
+    def _find_module(self, path: str) -> Module:
+        """Return what is in the place of a part now."""
+        found: Module = self
+        for name in clean_path(path).split("."):
+            found = getattr(found, name)
+        return found
 
     def _bind(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
         network = self._network
@@ -198,7 +258,9 @@ class Imported(Module):
             if not fits or found.dtype != dtype:
                 wanted = f"{dtype}[{','.join('any' if n is None else str(n) for n in shape)}]"
                 raise ValueError(f"{network.name}: input {name}: expected {wanted}, got {found.type}")
-        return values | {name: getattr(part, attribute) for name, (part, attribute) in self._owned.items()}
+        # A part that another module has taken the place of has no tensors.
+        held = {name: vars(part).get(attribute) for name, (part, attribute) in self._owned.items()}
+        return values | {name: tensor for name, tensor in held.items() if tensor is not None}
 
 
 def _run(call: Call, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
@@ -210,6 +272,10 @@ def _run(call: Call, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> A
         if type(error) not in (TypeError, ValueError, IndexError):
             raise
         raise type(error)(f"{call.operator}: {call.place}: {error}") from error
+
+
+def _store(call: Call, made: Any, values: dict[str, Any]) -> None:
+    values.update({call.outputs[0]: made} if len(call.outputs) == 1 else zip(call.outputs, made, strict=False))
 
 
 def _fill(argument: Any, values: Mapping[str, Any], training: bool) -> Any:
@@ -245,6 +311,35 @@ def _find_last_uses(network: Network) -> list[list[str]]:
         found.append(sorted(here))
         seen |= here
     return found[::-1]
+
+
+def _find_segments(network: Network) -> dict[int, Segment]:
+    """Return the segments of parts that are functions of one value, by the number of their first call."""
+    by_owner: dict[str, list[int]] = {}
+    for i, call in enumerate(network.calls):
+        by_owner.setdefault(call.owner, []).append(i)
+    readers: dict[str, set[int]] = {}
+    for i, call in enumerate(network.calls):
+        for name in (*list_refs(list(call.inputs)), *list_refs(dict(call.keywords))):
+            readers.setdefault(name, set()).add(i)
+    results, found = set(list_refs(network.results)), {}
+    inner = {clean_path(owner) for owner in by_owner} | {place.rpartition(".")[0] for place in network.owners.values()}
+    for owner, numbers in by_owner.items():
+        calls = tuple(network.calls[i] for i in numbers)
+        if not owner or numbers != list(range(numbers[0], numbers[-1] + 1)) or any(call.writes or call.is_view for call in calls):
+            continue
+        path, made = clean_path(owner), {name for call in calls for name in call.outputs}
+        if any(f"{place}.".startswith(f"{path}.") and place != path for place in inner):
+            continue  # others are within it
+        read = dict.fromkeys(name for name, places in readers.items() if places & set(numbers) and name not in made)
+        own = [(name, network.owners[name].rpartition(".")) for name in read if name in network.owners]
+        sources = [name for name in read if name not in network.owners and name not in network.constants]
+        outside = [name for name in made if name in results or readers.get(name, set()) - set(numbers)]
+        if len(sources) == len(outside) == 1 and all(place == path for _, (place, _, _) in own):
+            constants = {name: network.constants[name] for name in read if name in network.constants}
+            tensors = tuple((name, attribute) for name, (_, _, attribute) in own)
+            found[numbers[0]] = Segment(calls, sources[0], outside[0], tensors, constants)
+    return found
 
 
 def lift(array: Any, backend: Backend) -> Tensor:

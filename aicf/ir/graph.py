@@ -146,14 +146,15 @@ class Rewriter(Builder):
         return outputs
 
     def copy(self, node: Node) -> Node:
-        """Append a node as it is, with inputs as they have become."""
-        made = replace(node, inputs=tuple(None if v is None else self.find(v) for v in node.inputs))
+        """Append a node as it is, with inputs as they have become: itself where these are as they were."""
+        inputs = tuple(None if v is None else self.find(v) for v in node.inputs)
+        made = node if all(a is b for a, b in zip(inputs, node.inputs, strict=True)) else replace(node, inputs=inputs)
         self._append(made)
         return made
 
     def _append(self, node: Node) -> None:
         self.nodes.append(node)
-        self._producers |= {v.id: node for v in node.outputs}
+        self._producers.update((v.id, node) for v in node.outputs)
 
     def find_producer(self, value: Value | None, op: str = "") -> Node | None:
         """Return the node that makes a value as it has become; None for an input, a state, or a node of another op than ``op``."""

@@ -1,12 +1,18 @@
-"""What makes a graph valid: one function per rule, checked after every pass. Each yields the violations it finds."""
+"""What makes a graph valid: one function per rule, checked after every pass. Each yields the violations it finds.
+
+What a node is by itself need not be found again where passes leave it as it is: rules take the nodes that were found ``sound``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from aicf.errors import GraphError
-from aicf.ir.graph import OWN_ROLES, PARAMETER, Graph
+from aicf.ir.graph import OWN_ROLES, PARAMETER, Graph, Node
 from aicf.opset import find_op
+
+Sound = Mapping[int, Node]  # nodes by their identity, which is theirs as long as they are kept here
+_NONE: Sound = {}
 
 
 def define_before_use(graph: Graph) -> Iterator[str]:
@@ -35,9 +41,11 @@ def define_once(graph: Graph) -> Iterator[str]:
         numbers.add(node.id)
 
 
-def know_every_op(graph: Graph) -> Iterator[str]:
+def know_every_op(graph: Graph, sound: Sound = _NONE) -> Iterator[str]:
     """Hold that every node's op is in the opset, and that its attributes are all there."""
     for node in graph.nodes:
+        if id(node) in sound:
+            continue
         try:
             op = find_op(node.op)
         except KeyError:
@@ -47,14 +55,16 @@ def know_every_op(graph: Graph) -> Iterator[str]:
             yield f"{node.place}: attribute {missing[0]!r} is missing, or none of the op's"
 
 
-def agree_on_types(graph: Graph) -> Iterator[str]:
+def agree_on_types(graph: Graph, sound: Sound = _NONE) -> Iterator[str]:
     """Hold that a value has one type wherever it is read, and that a node's outputs have the types that its op says."""
     types = {v.id: v.type for _, v in graph.inputs} | {s.value.id: s.value.type for s in graph.states}
     for node in graph.nodes:
         for value in node.inputs:
             if value is not None and types.get(value.id, value.type) != value.type:
                 yield f"{node.place} reads {value} as {value.type}; it is {types[value.id]}"
-        types |= {v.id: v.type for v in node.outputs}
+        types.update((v.id, v.type) for v in node.outputs)
+        if id(node) in sound:
+            continue
         op = find_op(node.op)
         try:
             expected = op.find_types([None if v is None else v.type for v in node.inputs], op.fill(node.attrs))
@@ -101,7 +111,7 @@ def differentiate_backwards(graph: Graph) -> Iterator[str]:
             yield f"{node.place} differentiates #{node.differentiates}, which does not come before it"
 
 
-Rule = Callable[[Graph], Iterator[str]]
+Rule = Callable[..., Iterator[str]]
 RULES: tuple[Rule, ...] = (
     define_before_use,
     define_once,
@@ -111,10 +121,16 @@ RULES: tuple[Rule, ...] = (
     update_states_only,
     differentiate_backwards,
 )
+_OF_NODES: tuple[Rule, ...] = (know_every_op, agree_on_types)  # those that take what is sound
 
 
-def check(graph: Graph, where: str = "") -> None:
-    """Raise :class:`~aicf.errors.GraphError` naming the first rule that the graph breaks, and where."""
+def check(graph: Graph, where: str = "", sound: dict[int, Node] | None = None) -> None:
+    """Raise :class:`~aicf.errors.GraphError` naming the first rule that the graph breaks, and where.
+
+    ``sound`` are nodes of graphs that were checked before, to which this one's are added.
+    """
+    known = {} if sound is None else sound
     for rule in RULES:
-        for fault in rule(graph):
+        for fault in rule(graph, known) if rule in _OF_NODES else rule(graph):
             raise GraphError(f"graph {graph.name}{f' {where}' if where else ''} breaks {rule.__name__}: {fault}")
+    known.update((id(node), node) for node in graph.nodes)

@@ -146,10 +146,16 @@ class _Fuser:
                 first = None if producer is None else self.home.get(producer.id)
                 if first is not None and first is not second:
                     yield first, second
-        for first, second in itertools.combinations(self.clusters, 2):
-            shared = [v for i, (v, extent) in first.inputs.items() if i in second.inputs and extent is Extent.FULL]
-            if first.num_elems == second.num_elems and (first.num_elems == 1 or shared):
-                yield first, second
+        sizes = [cluster.num_elems for cluster in self.clusters]
+        singles = [i for i, size in enumerate(sizes) if size == 1]
+        readers: dict[int, list[int]] = {}
+        for i, cluster in enumerate(self.clusters):
+            for value_id in cluster.inputs:
+                readers.setdefault(value_id, []).append(i)
+        for i, first in enumerate(self.clusters):
+            shared = (readers[v] for v, (_, extent) in first.inputs.items() if extent is Extent.FULL)
+            near = singles if sizes[i] == 1 else sorted(set(itertools.chain.from_iterable(shared)))
+            yield from ((first, self.clusters[j]) for j in near if j > i and sizes[j] == sizes[i])
 
     def _merge(self, first: _Cluster, second: _Cluster) -> bool:
         if (pair := (id(first), id(second))) in self._refused:
@@ -184,14 +190,15 @@ class _Fuser:
                 continue
             if inputs.setdefault(i, (v, extent))[1] != extent and grid.num_elems > 1:
                 return None
-        body = dict(first.body)
-        known = {_name(v): Name(made) for v, made in first.made.values()}
-        body |= {name: _substitute(tree, known) for name, tree in second.body.items()}
-        merged = _Cluster([*first.nodes, *second.nodes], grid.rows, grid.columns, inputs, body, first.made | second.made)
+        merged = _Cluster([*first.nodes, *second.nodes], grid.rows, grid.columns, inputs, {}, first.made | second.made)
         merged.counter = first.counter or second.counter
         self._find_outputs(merged)
         words = [sum(2 if v.type.dtype in COUNTERS else 1 for v in vs) for vs in ((v for v, _ in inputs.values()), merged.outputs)]
-        return merged if inputs and 0 < words[1] <= MAX_OUTPUTS and words[0] <= MAX_INPUTS else None
+        if not inputs or not 0 < words[1] <= MAX_OUTPUTS or words[0] > MAX_INPUTS:
+            return None
+        known = {_name(v): Name(made) for v, made in first.made.values()}
+        merged.body = first.body | {name: _substitute(tree, known) for name, tree in second.body.items()}
+        return merged
 
     def _makes_circle(self, first: _Cluster, second: _Cluster) -> bool:
         """Whether something else must run between the two, in either order."""
@@ -199,22 +206,22 @@ class _Fuser:
 
     def _reaches(self, source: _Cluster, target: _Cluster) -> bool:
         """Whether a path leads from the source to the target through a node of neither."""
-        inside = {n.id for n in (*source.nodes, *target.nodes)}
-        open_, seen = list(target.nodes), set[int]()
+        begun = {n.id for n in source.nodes}
+        inside = begun | {n.id for n in target.nodes}
+        open_, seen = [target.nodes], {n.id for n in target.nodes}
         while open_:
-            node = open_.pop()
-            cluster = self.home.get(node.id)
-            for member in [node] if cluster is None else cluster.nodes:
+            for member in open_.pop():
                 for value in member.inputs:
                     producer = None if value is None else self.producers.get(value.id)
                     if producer is None or producer.id in seen:
                         continue
-                    if any(producer is n for n in source.nodes):
+                    if producer.id in begun:
                         if member.id not in inside:
                             return True
                         continue
-                    seen.add(producer.id)
-                    open_.append(producer)
+                    cluster = self.home.get(producer.id)
+                    open_.append([producer] if cluster is None else cluster.nodes)
+                    seen.update(n.id for n in open_[-1])
         return False
 
     # ---- the graph again

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from aicf.ir import Graph, check
+from aicf.ir import Graph, Node, check
 from aicf.passes import (
     canonicalise,
     differentiate,
@@ -74,12 +74,13 @@ def run_passes(
 
     Raises :class:`~aicf.errors.GraphError` where a pass makes a graph that is not valid, and what passes raise.
     """
-    check(graph, "as recorded")
+    sound: dict[int, Node] = {}
+    check(graph, "as recorded", sound)
     log = []
     for each in passes:
         context.notes = []
         made = each.run(graph, context)
-        check(made, f"after {each.name}")
+        check(made, f"after {each.name}", sound)
         log.append(LogEntry(each.name, len(graph.nodes), len(made.nodes), tuple(context.notes)))
         if watch is not None:
             watch(each, graph, made)

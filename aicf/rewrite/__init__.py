@@ -27,8 +27,10 @@ from aicf.rewrite.rules import (
     read_rule,
 )
 from aicf.rewrite.run import Run
-from aicf.rewrite.snapshots import Difference, Snapshot
+from aicf.rewrite.snapshots import Difference, Saved, Snapshot
 from aicf.rewrite.timeline import draw_timeline
+
+read_snapshot = Saved.read
 
 __all__ = [
     "Deepen",
@@ -50,6 +52,7 @@ __all__ = [
     "RewriteRecord",
     "Rule",
     "Run",
+    "Saved",
     "ScaleRate",
     "Separate",
     "SetBatch",
@@ -62,5 +65,6 @@ __all__ = [
     "draw_timeline",
     "policies",
     "read_rule",
+    "read_snapshot",
     "replay_decisions",
 ]

@@ -21,6 +21,9 @@ ACTIVATIONS: dict[str, Callable[[], Module]] = {
     "sigmoid": Sigmoid,
 }
 
+# Activations' names in rules by those of the elementwise functions that they are.
+FUNCTIONS = {"relu": "relu", "gelu_erf": "gelu", "gelu_tanh": "gelu_tanh", "silu": "silu", "tanh": "tanh", "sigmoid": "sigmoid"}
+
 # Norms by their names in rules, each of a number of features.
 NORMS: dict[str, Callable[[int], Module]] = {"layer": LayerNorm, "rms": RMSNorm}
 

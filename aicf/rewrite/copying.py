@@ -10,6 +10,7 @@ import numpy as np
 
 from aicf.backends import find_backend
 from aicf.errors import RewriteError
+from aicf.frontends.imported import Part
 from aicf.nn import Buffer, Module, Parameter
 from aicf.opset import find_dtype
 from aicf.optim import Optimizer
@@ -115,6 +116,17 @@ def replace_module(model: Module, path: str, new: Module) -> None:
     old = find_module(model, path)
     if old is model:
         raise RewriteError("the whole model cannot be replaced; name a module of it")
+    require_function(old, path)
     for _, owner, name, child in list(walk(model)):
         if child is old:
             setattr(owner, name, new)
+    if isinstance(old, Part):
+        old.give_up()
+
+
+def require_function(module: Module, path: str) -> None:
+    """Raise :class:`~aicf.errors.RewriteError` for a part of an imported network in whose place nothing else would run."""
+    if isinstance(module, Part) and not module.is_function:
+        raise RewriteError(
+            f"{path}: is a part of an imported network that is no function of one value; name a part within it, or behind it"
+        )

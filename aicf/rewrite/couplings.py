@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from aicf.ir import Node, Value
@@ -15,6 +14,9 @@ class Couplings(Protocol):
 
     def join(self, a: Value, axis: int, b: Value, other: int) -> None:
         """Couple two dimensions, one of which is made of the other."""
+
+    def split(self, whole: Value, axis: int, made: Value, axes: Sequence[int]) -> None:
+        """Couple a dimension with several others that it is the product of, the last of which is counted first."""
 
     def sum_over(self, node: Node, a: Value, axis: int, b: Value, other: int) -> None:
         """Couple two dimensions that are summed over together."""
@@ -128,17 +130,40 @@ def _reduce(d: Couplings, node: Node) -> None:
 
 
 def _reshape(d: Couplings, node: Node) -> None:
-    """Keep a dimension that has the same extent, and as many elements before it."""
+    """Keep a dimension, or take it apart into several, or join several."""
     (x,), y = _inputs(node), node.outputs[0]
-    places = {(math.prod(y.type.shape[:i]), n): i for i, n in enumerate(y.type.shape) if n != 1}
-    for axis, n in enumerate(x.type.shape):
-        there = places.pop((math.prod(x.type.shape[:axis]), n), None) if n != 1 else None
-        if there is not None:
-            d.join(y, there, x, axis)
-        elif n != 1:
-            d.fix(x, axis, f"is taken apart or merged by {node.place}")
-    for axis in places.values():
-        d.fix(y, axis, f"is made of others by {node.place}")
+    if 0 in x.type.shape:
+        refuse(d, node)
+        return
+    for mine, theirs in group_axes(x.type.shape, y.type.shape):
+        if len(mine) == len(theirs) == 1:
+            d.join(y, theirs[0], x, mine[0])
+        elif len(mine) == 1:
+            d.split(x, mine[0], y, theirs)
+        elif len(theirs) == 1:
+            d.split(y, theirs[0], x, mine)
+        else:
+            for value, axes in ((x, mine), (y, theirs)):
+                for axis in axes:
+                    d.fix(value, axis, f"is joined and taken apart by {node.place}")
+
+
+def group_axes(one: Sequence[int], two: Sequence[int]) -> list[tuple[list[int], list[int]]]:
+    """Return the smallest groups of axes of two shapes, in a row, that have as many elements; axes of one element are in none."""
+    mine, theirs = ([axis for axis, n in enumerate(shape) if n != 1] for shape in (one, two))
+    groups: list[tuple[list[int], list[int]]] = []
+    while mine:
+        a, b = [mine.pop(0)], [theirs.pop(0)]
+        m, n = one[a[0]], two[b[0]]
+        while m != n:
+            if m < n:
+                a.append(mine.pop(0))
+                m *= one[a[-1]]
+            else:
+                b.append(theirs.pop(0))
+                n *= two[b[-1]]
+        groups.append((a, b))
+    return groups
 
 
 def _permute(d: Couplings, node: Node) -> None:

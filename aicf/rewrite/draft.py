@@ -77,10 +77,11 @@ class Draft:
         """The coupled dimensions of the structure before."""
         return Dimensions(self.graph)
 
-    def find_units(self, owner: str) -> Units:
+    def find_units(self, owner: str, *, heads: bool = False) -> Units:
         """Return the units that a module makes (the last axis of its output), or a parameter along its first axis.
 
-        Raises :class:`RewriteError` where there is no such owner, and with the reason where its units cannot change.
+        With ``heads`` they are the heads to which that axis is reshaped. Raises :class:`RewriteError` where there is no such owner, and
+        with the reason where its units cannot change.
         """
         held = {s.owner: s.value for s in self.graph.states}
         try:
@@ -91,12 +92,17 @@ class Draft:
                 axis = len(value.type.shape) - 1
             if axis < 0 or not value.type.shape:
                 raise RewriteError(f"{owner}: makes a scalar, which has no units")
-            return self.dimensions.find_units(value, axis)
+            return self.dimensions.find_units(value, axis, heads=heads)
         except KeyError:
             paths = sorted(path for path, _ in self.model.modules() if path)
             raise RewriteError(f"{owner}: there is no such module in the network; there are: {', '.join(paths) or 'none'}") from None
         except ValueError as error:
             raise RewriteError(f"{owner}: its units cannot change, since their axis {error}") from None
+
+    def find_function(self, owner: str) -> str:
+        """Return the elementwise function that a module is, as it was recorded; empty for one that is anything else."""
+        nodes = [n for n in self.graph.nodes if n.owner == owner or n.owner.startswith(f"{owner}.")]
+        return str(nodes[0].attrs["function"]) if len(nodes) == 1 and nodes[0].op == "Elementwise" else ""
 
     def values(self, path: str) -> NDArray[Any]:
         """Return a parameter's values in host memory."""

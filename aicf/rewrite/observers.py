@@ -187,7 +187,7 @@ def _find_activations(computed: Computed) -> list[tuple[str, str, Tensor]]:
 
 def _name_units(dimensions: Dimensions, recorded: Graph, units: Units) -> str:
     """Return the path of the module that makes units as its output, else of a parameter; empty where nothing makes them."""
-    paths = [path for path, axis in units.carried if axis == 0]
+    paths = [axis.owner for axis in units.carried if axis.dim == 0 and axis.outer == axis.inner == 1]
     for path in paths:
         module = path.rpartition(".")[0]
         try:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from aicf.errors import RewriteError
 from aicf.rewrite.checking import check
@@ -28,6 +30,18 @@ def prepare(rule: Rule, structure: Structure, draft: Draft, *, compiles: bool) -
             raise RewriteError(f"{rule}: needs kernels that Run.prebuild compiles ahead: {error}") from error
         _log.warning("%s: kernels are compiled now; Run.prebuild does it ahead: %s", rule, error)
         return structure.prepare(draft)
+
+
+@contextmanager
+def without_collections() -> Iterator[None]:
+    """Have no automatic garbage collection: one over all objects of a process may take as long as a third of a rewrite."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def prebuild(structure: Structure, rules: Sequence[Rule]) -> tuple[str, ...]:

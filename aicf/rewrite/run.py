@@ -17,7 +17,7 @@ from aicf.rewrite.copying import copy_model
 from aicf.rewrite.decisions import Judge, Policy, decide
 from aicf.rewrite.log import REWRITE, ROLLBACK, Log, Observation, Refused, Rewritten, RolledBack, Shapes
 from aicf.rewrite.observers import Arrays, summarise
-from aicf.rewrite.preparing import prebuild, prepare
+from aicf.rewrite.preparing import prebuild, prepare, without_collections
 from aicf.rewrite.records import RewriteRecord
 from aicf.rewrite.rules import Rule, read_rule
 from aicf.rewrite.snapshots import Saved, Snapshot
@@ -31,7 +31,8 @@ class Run(Verbs):
     """A training step that is rewritten while it trains.
 
     ``step`` is what :func:`aicf.compile_step` returned; the run takes it over. A rewrite makes a new step, model and optimizer
-    (:attr:`step`, :attr:`model`, :attr:`optimizer`); those before raise when they are used. ``records`` are the rewrites so far.
+    (:attr:`step`, :attr:`model`, :attr:`optimizer`); those before raise when they are used. ``records`` are the rewrites so far, and
+    ``snapshots`` those that were given a name, which are kept until ``del run.snapshots[name]``.
 
     With a ``policy``, or where ``every`` is given, the step is compiled again with observers, and :meth:`fit` adds what they see to
     :attr:`log` at the end of each window of ``every`` steps (100 by default). The policy is asked there; rewrites that it proposes are
@@ -52,6 +53,7 @@ class Run(Verbs):
         self.policy, self.judge, self.compiles = policy, judge, compiles
         self.steps_done = int(self.optimizer.steps_done.item())
         self.records: list[RewriteRecord] = []
+        self.snapshots: dict[str, Snapshot] = {}
         self.log = Log()
         self._trial: Snapshot | None = None
         self._begin()
@@ -87,13 +89,14 @@ class Run(Verbs):
         started = time.perf_counter()
         self._read()
         before, compiled = self._structure, len(list_compiled())
-        draft = before.start()
-        with without_compiler():
-            undo = rule.change(draft)
-            nodes = draft.finish()
-            delta, scale = check(rule, before, draft)
-        prepared = prepare(rule, before, draft, compiles=self.compiles)
-        self._structure = before.exchange(prepared, draft.resting)
+        with without_collections():
+            draft = before.start()
+            with without_compiler():
+                undo = rule.change(draft)
+                nodes = draft.finish()
+                delta, scale = check(rule, before, draft)
+            prepared = prepare(rule, before, draft, compiles=self.compiles)
+            self._structure = before.exchange(prepared, draft.resting)
         if draft.batch != before.batch and isinstance(self._loader, DataLoader):
             # Rows that were seen in this epoch are not seen again, but for less than a batch of them.
             self._loader.position = self._loader.position * self._loader.batch // draft.batch
@@ -142,10 +145,18 @@ class Run(Verbs):
     def snapshot(self, name: str | None = None, *, on_host: bool = False, replaces: Snapshot | None = None) -> Snapshot:
         """Return the run as it is now: structure, all state, and the place of the loader that :meth:`fit` reads.
 
-        State is kept where the step runs: on ``cuda`` in device memory, with ``on_host`` in host memory. With ``replaces`` an older
-        snapshot is given up, whose use raises then, and its device memory is taken where it has the same size: allocating takes longer than
-        the copy.
+        State is kept where the step runs: on ``cuda`` in device memory, with ``on_host`` in host memory. One with a name is kept in
+        :attr:`snapshots`, in the place of an earlier one of that name; one without lives as long as the program keeps it. With
+        ``replaces`` an older snapshot is given up, whose use raises then, and its device memory is taken where it has the same size:
+        allocating takes longer than the copy.
         """
+        made = self._take(name, on_host=on_host, replaces=replaces)
+        if name is not None:
+            self.snapshots[name] = made
+        return made
+
+    def _take(self, name: str | None, *, on_host: bool = False, replaces: Snapshot | None = None) -> Snapshot:
+        """Return the run as it is now, kept by nobody."""
         self._read()
         self._count += 1
         place = self._loader.state_dict() if hasattr(self._loader, "state_dict") else None
@@ -179,8 +190,15 @@ class Run(Verbs):
         if place is not None and hasattr(self._loader, "load_state_dict"):
             self._loader.load_state_dict(place)
 
-    def rollback(self, snapshot: Snapshot) -> None:
-        """Go back to a snapshot, bit for bit, with the loader of the last :meth:`fit` put back to its place."""
+    def rollback(self, snapshot: Snapshot | str) -> None:
+        """Go back to a snapshot, or to one of :attr:`snapshots` by name, bit for bit; the loader of the last :meth:`fit` goes to its place.
+
+        Raises :class:`~aicf.errors.StateError` for a name that none has.
+        """
+        if isinstance(snapshot, str):
+            if snapshot not in self.snapshots:
+                raise StateError(f"there is no snapshot {snapshot!r}; there are: {', '.join(self.snapshots) or 'none with a name'}")
+            snapshot = self.snapshots[snapshot]
         self._read()
         frame = snapshot.frame
         if frame.is_of(self._structure):
@@ -202,7 +220,7 @@ class Run(Verbs):
         self._read()
         twin = Run.__new__(Run)
         twin._structure = Frame.of(self._structure).restore(is_fork=True)
-        twin._loader, twin._count, twin.steps_done, twin.records = None, 0, self.steps_done, list(self.records)
+        twin._loader, twin._count, twin.steps_done, twin.records, twin.snapshots = None, 0, self.steps_done, list(self.records), {}
         twin.policy, twin.judge, twin.compiles, twin.log, twin._trial = self.policy, self.judge, self.compiles, Log(self.log), None
         twin._begin(self._in_window)
         return twin
@@ -271,7 +289,7 @@ class Run(Verbs):
             return False
         decisions = decide(self.log, self.policy, self.judge)
         if self.judge is not None and any(d.action == REWRITE for d in decisions):
-            self._trial = self.snapshot("before a trial")
+            self._trial = self._take("before a trial")
         for decision in decisions:
             self.log.add(decision)
             if decision.action == ROLLBACK and self._trial is not None:

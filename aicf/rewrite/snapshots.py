@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,56 +25,19 @@ from contract.documents import parse_json
 _KIND = "run"
 
 
-@dataclass(frozen=True)
-class Snapshot:
-    """A run at a moment: its structure with all state, the loader's place where it has one, and rewrites and log until then."""
+class Moment(ABC):
+    """A run at a moment, in memory or in a file, which can be compared with another."""
 
     name: str
     steps_done: int
-    frame: Frame
-    loader: Mapping[str, Any] | None
     records: tuple[RewriteRecord, ...]
-    log: Log
-    batch: int | None = None  # the loader's
-    in_window: int = 0  # steps of the observers' window that are done
 
-    @property
-    def size_bytes(self) -> int:
-        """The bytes of its state."""
-        return int(self.frame.made.plan.sizes[STATE])
-
-    def save(self, path: Path | str) -> None:
-        """Write a safetensors file, as a whole or not at all: states by ``role:owner``, and in its metadata what else a run needs.
-
-        The model itself is not in it: :meth:`Run.resume` makes the rewrites again. Raises :class:`~aicf.errors.StateError`.
-        """
-        facts = {
-            "kind": _KIND,
-            "name": self.name,
-            "steps_done": str(self.steps_done),
-            "loader": json.dumps(self.loader),
-            "batch": json.dumps(self.batch),
-            "in_window": str(self.in_window),
-            "records": "\n".join(record.to_json() for record in self.records),
-            "log": "\n".join(self.log.to_lines()),
-        }
-        write_arrays(Path(path), self.read_states(), facts)
-
+    @abstractmethod
     def read_states(self) -> dict[str, NDArray[Any]]:
         """Return all state but the observers' in host memory by ``role:owner``; of frozen parameters by ``resting role:owner``."""
-        arrays: dict[str, NDArray[Any]] = {}
-        data = self.frame.read_state().data
-        for state in self.frame.made.plan.own_states:
-            if state.role != OBSERVATION:
-                slot = state.slot
-                values: NDArray[Any] = np.ndarray(slot.type.shape, find_dtype(slot.type.dtype), data, slot.offset)
-                arrays[f"{state.role}:{state.owner}"] = values
-        for owner, rest in self.frame.resting.items():
-            arrays |= {f"resting {role}:{owner}": values for role, values in rest.state.items()}
-        return arrays
 
-    def diff(self, later: Snapshot) -> Difference:
-        """Return what is different in another snapshot, of the same run or of a fork: structure, and state by role and owner."""
+    def diff(self, later: Moment) -> Difference:
+        """Return what is different at another moment of the same run or of a fork: structure, and state by role and owner."""
         before, after = self.read_states(), later.read_states()
         types = [{name: (a.dtype.name, *a.shape) for name, a in states.items()} for states in (before, after)]
         both = [name for name in before if name in after]
@@ -98,6 +62,61 @@ class Snapshot:
 
 
 @dataclass(frozen=True)
+class Snapshot(Moment):
+    """A run at a moment: its structure with all state, the loader's place where it has one, and rewrites and log until then."""
+
+    name: str
+    steps_done: int
+    frame: Frame
+    loader: Mapping[str, Any] | None
+    records: tuple[RewriteRecord, ...]
+    log: Log
+    batch: int | None = None  # the loader's
+    in_window: int = 0  # steps of the observers' window that are done
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of its state."""
+        return int(self.frame.made.plan.sizes[STATE])
+
+    def __str__(self) -> str:
+        if self.frame.state is None:
+            return f"{self.name}: step {self.steps_done}, replaced by a later one"
+        where = "on the host" if isinstance(self.frame.state, np.ndarray) else "on the device"
+        return f"{self.name}: step {self.steps_done}, {len(self.records)} rewrites, {self.size_bytes} bytes {where}"
+
+    def save(self, path: Path | str) -> None:
+        """Write a safetensors file, as a whole or not at all: states by ``role:owner``, and in its metadata what else a run needs.
+
+        The model itself is not in it: :meth:`Run.resume` makes the rewrites again. Raises :class:`~aicf.errors.StateError`.
+        """
+        facts = {
+            "kind": _KIND,
+            "name": self.name,
+            "steps_done": str(self.steps_done),
+            "loader": json.dumps(self.loader),
+            "batch": json.dumps(self.batch),
+            "in_window": str(self.in_window),
+            "records": "\n".join(record.to_json() for record in self.records),
+            "log": "\n".join(self.log.to_lines()),
+        }
+        write_arrays(Path(path), self.read_states(), facts)
+
+    def read_states(self) -> dict[str, NDArray[Any]]:
+        """Return all state, see :meth:`Moment.read_states`."""
+        arrays: dict[str, NDArray[Any]] = {}
+        data = self.frame.read_state().data
+        for state in self.frame.made.plan.own_states:
+            if state.role != OBSERVATION:
+                slot = state.slot
+                values: NDArray[Any] = np.ndarray(slot.type.shape, find_dtype(slot.type.dtype), data, slot.offset)
+                arrays[f"{state.role}:{state.owner}"] = values
+        for owner, rest in self.frame.resting.items():
+            arrays |= {f"resting {role}:{owner}": values for role, values in rest.state.items()}
+        return arrays
+
+
+@dataclass(frozen=True)
 class Difference:
     """What a snapshot has that one before had not. States are named by ``role:owner``.
 
@@ -115,8 +134,8 @@ class Difference:
 
     def __str__(self) -> str:
         lines = [f"{self.steps:+d} steps"]
-        lines += [f"without {json.dumps(r.rule)} at step {r.step}" for r in self.undone]
-        lines += [f"with {json.dumps(r.rule)} at step {r.step}" for r in self.done]
+        lines += [f"without {json.dumps(r.rule, sort_keys=True)} at step {r.step}" for r in self.undone]
+        lines += [f"with {json.dumps(r.rule, sort_keys=True)} at step {r.step}" for r in self.done]
         lines += [f"gone {name}" for name in self.gone] + [f"new {name}" for name in self.new]
         lines += [f"{name} {list(a)} -> {list(b)}" for name, (a, b) in self.reshaped.items()]
         lines += [f"{name} changed by at most {value:.3g}" for name, value in self.changed.items()]
@@ -128,9 +147,10 @@ def _measure_change(before: NDArray[Any], after: NDArray[Any]) -> float:
 
 
 @dataclass(frozen=True)
-class Saved:
+class Saved(Moment):
     """What a snapshot's file holds."""
 
+    name: str
     steps_done: int
     loader: Mapping[str, Any] | None
     batch: int | None
@@ -152,6 +172,7 @@ class Saved:
             resting.setdefault(owner, {})[role] = arrays.pop(name)
         try:
             return cls(
+                facts["name"],
                 int(facts["steps_done"]),
                 _read_fact(facts["loader"], Mapping),
                 _read_fact(facts["batch"], int),
@@ -163,6 +184,15 @@ class Saved:
             )
         except (KeyError, ValueError) as error:
             raise StateError(f"{path}: is not a snapshot that this version can read: {error}") from error
+
+    def read_states(self) -> dict[str, NDArray[Any]]:
+        """Return all state, see :meth:`Moment.read_states`."""
+        rest = {f"resting {role}:{owner}": values for owner, roles in self.resting.items() for role, values in roles.items()}
+        return {**self.states, **rest}
+
+    def __str__(self) -> str:
+        size_bytes = sum(values.nbytes for values in self.read_states().values())
+        return f"{self.name}: step {self.steps_done}, {len(self.records)} rewrites, {size_bytes} bytes in a file"
 
 
 def _read_fact(text: str, kind: type[Any]) -> Any:

@@ -36,23 +36,23 @@ class Verbs(ABC):
     def apply(self, rule: Rule, evidence: Mapping[str, Any] | None = None) -> RewriteRecord:
         """Rewrite the network by a rule, and return what was done."""
 
-    def widen(self, owner: str | Sequence[str], to: int, *, seed: int = 0) -> RewriteRecord:
-        """Have ``to`` units in the place of those that ``owner`` makes, or each of several (:class:`~aicf.rewrite.Widen`)."""
+    def widen(self, owner: str | Sequence[str], to: int, *, seed: int = 0, heads: bool = False) -> RewriteRecord:
+        """Have ``to`` units, or heads, in the place of those that ``owner`` makes, or each of several (:class:`~aicf.rewrite.Widen`)."""
         if not isinstance(owner, str):
-            return self.apply(Together(tuple(Widen(each, to, seed) for each in owner)))
-        return self.apply(Widen(owner, to, seed))
+            return self.apply(Together(tuple(Widen(each, to, seed, heads) for each in owner)))
+        return self.apply(Widen(owner, to, seed, heads))
 
-    def prune(self, owner: str, units: Iterable[int]) -> RewriteRecord:
-        """Remove units by their numbers (:class:`~aicf.rewrite.Prune`)."""
-        return self.apply(Prune(owner, tuple(int(i) for i in units)))
+    def prune(self, owner: str, units: Iterable[int], *, heads: bool = False) -> RewriteRecord:
+        """Remove units, or heads, by their numbers (:class:`~aicf.rewrite.Prune`)."""
+        return self.apply(Prune(owner, tuple(int(i) for i in units), heads))
 
-    def separate(self, owner: str, deviation: float = 0.1, *, seed: int = 0) -> RewriteRecord:
-        """Make copies of units different from each other (:class:`~aicf.rewrite.Separate`)."""
-        return self.apply(Separate(owner, deviation, seed))
+    def separate(self, owner: str, deviation: float = 0.1, *, seed: int = 0, heads: bool = False) -> RewriteRecord:
+        """Make copies of units, or of heads, different from each other (:class:`~aicf.rewrite.Separate`)."""
+        return self.apply(Separate(owner, deviation, seed, heads))
 
-    def release(self, owner: str) -> RewriteRecord:
+    def release(self, owner: str, *, heads: bool = False) -> RewriteRecord:
         """Train units at the full rate again, whatever they were copied from (:class:`~aicf.rewrite.Release`)."""
-        return self.apply(Release(owner))
+        return self.apply(Release(owner, heads))
 
     def deepen(self, owner: str, kind: str = "residual", *, activation: str = "relu", hidden: int = 0, seed: int = 0) -> RewriteRecord:
         """Put a block behind a module that computes nothing at first (:class:`~aicf.rewrite.Deepen`)."""

@@ -82,6 +82,12 @@ def _find_owners(model: Module, optimizer: Optimizer) -> dict[int, str]:
     return {i: paths[id(p)] for i, p in enumerate(optimizer.params)}
 
 
+def _weigh_all(grads: Mapping[str, Tensor], states: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """Return gradients as they count in a norm. Those that count as they are come first, without a gap: launches take them as one list."""
+    weighed = {owner: weigh(gradient, states[owner]) for owner, gradient in grads.items()}
+    return dict(sorted(weighed.items(), key=lambda item: item[1] is not grads[item[0]]))
+
+
 class _Attachment:
     """Records an optimizer's step behind the backward pass: the same rules as its eager step, on values instead of arrays."""
 
@@ -104,7 +110,7 @@ class _Attachment:
             lifted = {owner: recorder.wrap(grads[owner]) for owner in self._owners.values() if owner in grads}
             states = {o: self._add_states(recorder, i, o) for i, o in self._owners.items() if o in lifted}
             is_weighed = self._clip_norm is not None or self._observe is not None
-            weighed = {owner: weigh(gradient, states[owner]) for owner, gradient in lifted.items()} if is_weighed else {}
+            weighed = _weigh_all(lifted, states) if is_weighed else {}
             norm = find_norm(list(weighed.values())) if self._clip_norm is not None and lifted else None
             raw, lifted = lifted, self._clip(lifted, norm)
             # Copies, since updates overwrite parameters; where nobody reads them they go again.

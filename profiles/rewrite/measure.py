@@ -1,8 +1,9 @@
-"""What rewriting a network in training costs: ``python profiles/rewrite/measure.py``.
+"""What rewriting a network in training costs, and what it leaves as it was: ``python profiles/rewrite/measure.py``.
 
 The way from a widening of every MLP to the end of the first step, by phases; snapshots and rollbacks beside a plain copy of as many bytes;
-observers; and what is left of memory and graphs behind many cycles of widen, prune and rollback. On the emulated device the script runs
-with ``--tiny``; its times then are those of kernels on the CPU and say nothing of a GPU.
+observers; what is left of memory and graphs behind many cycles of widen, prune and rollback; differences of function and trajectory; runs
+of one seed beside each other; and proposals of structures. Some minutes on a GPU, without the compiler's. On the emulated device the script
+runs with ``--tiny``; its times then are those of kernels on the CPU and say nothing of a GPU.
 """
 
 from __future__ import annotations
@@ -10,27 +11,37 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import operator
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(Path(__file__).resolve().parent), str(ROOT)]
 
-import aicf  # noqa: E402
-from aicf import Tensor, nn, optim  # noqa: E402
-from aicf import functional as F  # noqa: E402
+from rewrite_exactness import measure_exactness, measure_proposals, measure_repeats  # noqa: E402
+from rewrite_runs import (  # noqa: E402
+    FULL,
+    TINY,
+    Figures,
+    Sizes,
+    make_anchor,
+    make_batch,
+    make_run,
+    make_square,
+    make_stack,
+    make_widening,
+)
+
+from aicf import nn  # noqa: E402
 from aicf.plan.data import STATE  # noqa: E402
-from aicf.rewrite import Run, Together, Widen  # noqa: E402
+from aicf.rewrite import Widen  # noqa: E402
 from aicf.rewrite import run as rewrite_run  # noqa: E402
 from aicf.rewrite.draft import Draft  # noqa: E402
 from aicf.rewrite.structure import Structure  # noqa: E402
@@ -38,67 +49,7 @@ from device import open_device  # noqa: E402
 from device.memory import RuntimeBuffer  # noqa: E402
 from device.runtime import RuntimeGraph  # noqa: E402
 
-
-@dataclass(frozen=True)
-class Sizes:
-    """What is measured: an MLP stack of ``blocks`` times (width, 4 width), and a plain MLP of ``layers`` square layers."""
-
-    width: int
-    blocks: int
-    rows: int
-    square: int
-    layers: int
-    every: int
-    rounds: int
-    cycles: int
-
-
-FULL = Sizes(width=768, blocks=4, rows=1024, square=4096, layers=8, every=100, rounds=5, cycles=100)
-TINY = Sizes(width=8, blocks=2, rows=8, square=16, layers=2, every=4, rounds=2, cycles=2)
 PHASES = ((Structure, "start"), (Draft, "carry"), (rewrite_run, "check"), (Structure, "prepare"), (Structure, "exchange"))
-Batch = tuple[Tensor, Tensor]
-Figures = dict[str, float]
-
-
-def compute_loss(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
-    """Return the cross entropy of a model's outputs."""
-    return F.cross_entropy(model(x), y)
-
-
-def make_run(layers: list[nn.Module], batch: Batch, every: int | None = None) -> Run:
-    """Return a run of a network on the device, trained by Adam."""
-    aicf.manual_seed(0)
-    model = nn.Sequential(*layers)
-    step = aicf.compile_step(model, compute_loss, optim.Adam(model.parameters(), lr=1e-4), batch, backend="cuda")
-    return Run(step, every=every)
-
-
-def make_stack(sizes: Sizes) -> list[nn.Module]:
-    """Return the layers of an MLP stack; those at 0, 4, 8, ... make the hidden units."""
-    layers: list[nn.Module] = []
-    for _ in range(sizes.blocks):
-        layers += [nn.Linear(sizes.width, 4 * sizes.width), nn.GELU(), nn.Linear(4 * sizes.width, sizes.width), nn.Tanh()]
-    return layers
-
-
-def make_widening(sizes: Sizes) -> Together:
-    """Return the rule that doubles the hidden units of every MLP of a stack."""
-    return Together(tuple(Widen(str(4 * i), 8 * sizes.width) for i in range(sizes.blocks)))
-
-
-def make_square(sizes: Sizes) -> list[nn.Module]:
-    """Return the layers of a plain MLP."""
-    layers: list[nn.Module] = []
-    for _ in range(sizes.layers):
-        layers += [nn.Linear(sizes.square, sizes.square), nn.ReLU()]
-    return layers[:-1]
-
-
-def make_batch(rows: int, width: int) -> Batch:
-    """Return a batch in device memory: (rows, width) float32, and (rows,) classes below ``width``."""
-    rng = np.random.default_rng(0)
-    x, y = rng.normal(size=(rows, width)).astype(np.float32), rng.integers(0, width, size=rows)
-    return Tensor(x, backend="cuda"), Tensor(y, backend="cuda")
 
 
 def find_median(call: Callable[[], Any], rounds: int) -> float:
@@ -213,29 +164,39 @@ def measure_moments(sizes: Sizes) -> Figures:
 
 
 def measure_observers(sizes: Sizes) -> Figures:
-    """Return the seconds per step without and with observers, in windows that take turns, and the cost as a share."""
-    batch = make_batch(sizes.rows, sizes.square)
-    runs = {name: make_run(make_square(sizes), batch, every) for name, every in (("plain", None), ("observed", sizes.every))}
+    """Return the seconds per step without and with observers, in windows that take turns, and the cost as a share.
 
-    def train(name: str) -> None:
-        if name == "observed":
-            runs[name].fit([batch], sizes.every)
-            return
-        for _ in range(sizes.every):
-            runs[name].step.run(batch)
+    Of the anchor, whose steps are short, and of a plain MLP of square layers.
+    """
+    found: Figures = {}
+    for network, layers, rows, amp in (
+        ("anchor", make_anchor, sizes.anchor_rows, "bfloat16"),
+        ("square", make_square, sizes.rows, None),
+    ):
+        batch = make_batch(rows, sizes.anchor if network == "anchor" else sizes.square)
+        runs = {name: make_run(layers(sizes), batch, every, amp=amp) for name, every in (("plain", None), ("observed", sizes.every))}
 
-    samples: dict[str, list[float]] = {name: [] for name in runs}
-    for name in runs:
-        train(name)  # the closing step is compiled here
-    open_device().synchronize()
-    for _ in range(sizes.rounds):
-        for name, times in samples.items():
-            started = time.perf_counter()
-            train(name)
-            open_device().synchronize()
-            times.append((time.perf_counter() - started) / sizes.every)
-    plain, observed = (statistics.median(samples[name]) for name in ("plain", "observed"))
-    return {"plain step, s": plain, "observed step, s": observed, "cost of observers, share": observed / plain - 1.0}
+        def train(name: str, runs: dict[str, Any] = runs, batch: Any = batch) -> None:
+            if name == "observed":
+                runs[name].fit([batch], sizes.every)
+                return
+            for _ in range(sizes.every):
+                runs[name].step.run(batch)
+
+        samples: dict[str, list[float]] = {name: [] for name in runs}
+        for name in runs:
+            train(name)  # the closing step is compiled here
+        open_device().synchronize()
+        for _ in range(sizes.rounds):
+            for name, times in samples.items():
+                started = time.perf_counter()
+                train(name)
+                open_device().synchronize()
+                times.append((time.perf_counter() - started) / sizes.every)
+        plain, observed = (statistics.median(samples[name]) for name in ("plain", "observed"))
+        found |= {f"{network}: plain step, s": plain, f"{network}: observed step, s": observed}
+        found[f"{network}: cost of observers, share"] = observed / plain - 1.0
+    return found
 
 
 def count_held() -> tuple[int, int]:
@@ -275,33 +236,57 @@ def measure_cycles(sizes: Sizes) -> Figures:
     }
 
 
-# Part, figure, aim, the least to resolve.
-ROWS = (
-    ("widen", "first: all, s", "0.1", "0.5"),
-    ("widen", "again: all, s", "0.1", "0.5"),
-    ("widen", "kernels compiled in rewrites", "0", "0"),
-    ("moments", "snapshot, of a plain copy", "0.85", "0.70"),
-    ("moments", "rollback, of a plain copy", "0.85", "0.70"),
-    ("observers", "cost of observers, share", "0.01", ""),
-    ("cycles", "bytes more", "0", "0"),
-    ("cycles", "graphs more", "0", "0"),
+# Part, figure, how it is compared with the aim and the least to resolve.
+BELOW, ABOVE = operator.le, operator.ge
+ROWS: tuple[tuple[str, str, Callable[[float, float], bool], float, float | None], ...] = (
+    ("widen", "first: all, s", BELOW, 0.1, 0.5),
+    ("widen", "again: all, s", BELOW, 0.1, 0.5),
+    ("widen", "kernels compiled in rewrites", BELOW, 0, 0),
+    ("exactness", "function, largest", BELOW, 1e-6, 1e-6),
+    ("exactness", "trajectory, largest", BELOW, 1e-4, 1e-4),
+    ("moments", "snapshot, of a plain copy", ABOVE, 0.85, 0.70),
+    ("moments", "rollback, of a plain copy", ABOVE, 0.85, 0.70),
+    ("observers", "anchor: cost of observers, share", BELOW, 0.01, 0.01),
+    ("observers", "square: cost of observers, share", BELOW, 0.01, 0.01),
+    ("cycles", "bytes more", BELOW, 0, 0),
+    ("cycles", "graphs more", BELOW, 0, 0),
+    ("repeats", "decisions that differ", BELOW, 0, 0),
+    ("repeats", "decisions that the log does not give", BELOW, 0, 0),
+    ("repeats", "states that differ", BELOW, 0, 0),
+    ("proposals", "p below random", BELOW, 0.01, 0.01),
+    ("proposals", "p below nearest problem's best", BELOW, 0.01, None),
+    ("proposals", "p below best on average", BELOW, 0.01, None),
+    ("proposals", "p below largest", BELOW, 0.01, None),
 )
 PARTS: dict[str, Callable[[Sizes], Figures]] = {
     "widen": measure_widen,
+    "exactness": measure_exactness,
     "moments": measure_moments,
     "observers": measure_observers,
     "cycles": measure_cycles,
+    "repeats": measure_repeats,
+    "proposals": measure_proposals,
 }
 
 
+def judge_figure(value: float, compare: Callable[[float, float], bool], aim: float, least: float | None) -> str:
+    """Return what a figure has reached; one that is no number has reached nothing."""
+    if compare(value, aim):
+        return "aim"
+    return "least" if least is not None and compare(value, least) else "**missed**"
+
+
 def write_page(found: dict[str, Figures], facts: dict[str, Any]) -> str:
-    """Return the page: all figures, and last the table of those that have an aim."""
-    lines = ["# What rewriting costs", "", "; ".join(f"{name} {value}" for name, value in facts.items()), ""]
+    """Return the page: the table of figures that have an aim, then all of them."""
+    lines = ["# What rewriting costs, and what it leaves as it was", "", "; ".join(f"{name} {value}" for name, value in facts.items()), ""]
     lines += ["Made by `python profiles/rewrite/measure.py`. Medians, but for the widenings, which are timed once each.", ""]
+    lines += ["| figure | found | aim | least | reached |", "|---|---|---|---|---|"]
+    for part, name, compare, aim, least in ROWS:
+        if part in found:
+            value, told = found[part][name], "-" if least is None else f"{least:g}"
+            lines.append(f"| {name} ({part}) | {value:.3g} | {aim:g} | {told} | {judge_figure(value, compare, aim, least)} |")
     for part, figures in found.items():
-        lines += [f"{part}: " + "; ".join(f"{name} {value:.4g}" for name, value in figures.items()), ""]
-    lines += ["| figure | found | aim | least |", "|---|---|---|---|"]
-    lines += [f"| {name} ({part}) | {found[part][name]:.3g} | {aim} | {least} |" for part, name, aim, least in ROWS if part in found]
+        lines += ["", f"{part}: " + "; ".join(f"{name} {value:.4g}" for name, value in figures.items())]
     return "\n".join(lines)
 
 
@@ -315,8 +300,9 @@ def main(args: list[str] | None = None) -> None:
     sizes = TINY if given.tiny else FULL
     found = {}
     for part in given.parts:
+        started = time.perf_counter()
         found[part] = PARTS[part](sizes)
-        print(f"{part}: {found[part]}", flush=True)
+        print(f"{part}: measured in {time.perf_counter() - started:.1f} s", flush=True)
         gc.collect()
     properties = open_device().properties
     done = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)

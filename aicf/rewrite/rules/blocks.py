@@ -8,9 +8,10 @@ from typing import ClassVar
 import numpy as np
 
 from aicf.errors import RewriteError
+from aicf.frontends.imported import Part
 from aicf.nn import Module, Sequential
-from aicf.rewrite.blocks import ACTIVATIONS, Identity, Residual, make_linear, name_activation
-from aicf.rewrite.copying import find_module, replace_module, walk
+from aicf.rewrite.blocks import ACTIVATIONS, FUNCTIONS, Identity, Residual, make_linear, name_activation
+from aicf.rewrite.copying import find_module, replace_module, require_function, walk
 from aicf.rewrite.draft import Draft
 from aicf.rewrite.records import Map
 from aicf.rewrite.rules.rule import Rule
@@ -79,12 +80,15 @@ class Remove(Rule):
         old = find_module(draft.model, self.owner)
         if old is draft.model:
             raise RewriteError("the whole model cannot be removed; name a module of it")
+        require_function(old, self.owner)
         before = list(draft.parameters)
         for _, owner, name, child in list(walk(draft.model)):
             if child is old and type(owner) is Sequential:
                 delattr(owner, name)
             elif child is old:
                 setattr(owner, name, Identity())
+        if isinstance(old, Part):
+            old.give_up()
         draft.maps += [Map(path) for path in before if path not in draft.parameters]
 
 
@@ -97,7 +101,7 @@ class ReplaceActivation(Rule):
 
     def change(self, draft: Draft) -> Rule:
         """Replace the module."""
-        before = name_activation(find_module(draft.model, self.owner))
+        before = name_activation(find_module(draft.model, self.owner)) or FUNCTIONS.get(draft.find_function(self.owner), "")
         if not before:
             kind = type(find_module(draft.model, self.owner)).__name__
             raise RewriteError(f"{self.owner}: is {kind}; only an activation can be replaced by another")
@@ -111,6 +115,7 @@ def insert_behind(model: Module, path: str, old: Module, block: Module) -> str:
     """Put a block behind a module, wherever that is used; returns its path. All others keep theirs where a Sequential runs the module."""
     if old is model:
         raise RewriteError("a block is inserted after a module of the model; name one")
+    require_function(old, path)
     found = ""
     for where, owner, name, child in list(walk(model)):
         if child is not old:

@@ -9,7 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aicf.errors import RewriteError
+from aicf.frontends.imported import Part
+from aicf.ir.graph import PARAMETER
 from aicf.nn import Linear, Module, Parameter, Sequential
+from aicf.opset import find_op
 from aicf.rewrite.blocks import make_linear
 from aicf.rewrite.copying import find_module, replace_module
 from aicf.rewrite.draft import Draft
@@ -32,9 +35,7 @@ class Split(Rule):
 
     def change(self, draft: Draft) -> Rule:
         """Split the layer."""
-        layer = find_module(draft.model, self.owner)
-        if type(layer) is not Linear:
-            raise RewriteError(f"{self.owner}: is {type(layer).__name__}; only a Linear can be split")
+        layer = find_layer(draft, self.owner)
         path, weight = check_weight(draft, self.owner, layer)
         if not 1 <= self.rank <= min(weight.shape):
             raise RewriteError(
@@ -101,6 +102,30 @@ class Merge(Rule):
         for path in trained:
             draft.train(path, group, {})
             draft.maps.append(Map(path))
+
+
+def find_layer(draft: Draft, owner: str) -> Linear:
+    """Return a linear layer; a part of an imported network that is one becomes one. Raises :class:`RewriteError` for another module."""
+    found = find_module(draft.model, owner)
+    if isinstance(found, Part) and _is_layer(draft, owner):
+        parameters = draft.parameters
+        layer = make_linear(parameters[f"{owner}.weight"].numpy()[:0], parameters.get(f"{owner}.bias"))
+        layer.weight = parameters[f"{owner}.weight"]
+        replace_module(draft.model, owner, layer)
+        return layer
+    if not isinstance(found, Linear):
+        raise RewriteError(f"{owner}: is {type(found).__name__}; only a linear layer can be split")
+    return found
+
+
+def _is_layer(draft: Draft, owner: str) -> bool:
+    """Whether a module is a linear layer of its own parameters, as it was recorded."""
+    nodes = [node for node in draft.graph.nodes if node.owner == owner or node.owner.startswith(f"{owner}.")]
+    held = {state.value.id: state.owner for state in draft.graph.states if state.role == PARAMETER}
+    if len(nodes) != 1 or nodes[0].op != "Linear" or nodes[0].attrs != find_op("Linear").attributes:
+        return False
+    names = {held.get(value.id) for value in nodes[0].inputs[1:] if value is not None}
+    return {f"{owner}.weight"} <= names <= {f"{owner}.weight", f"{owner}.bias"}
 
 
 def check_weight(draft: Draft, owner: str, layer: Module) -> tuple[str, NDArray[Any]]:

@@ -18,9 +18,9 @@ from aicf.rewrite.rules.rule import Rule
 
 def move_units(draft: Draft, units: Units, index: NDArray[np.int64], shares: NDArray[np.float64]) -> None:
     """Take units along all coupled axes; whoever reads them takes each by its share."""
-    for dims, is_read in ((units.carried, False), (units.summed, True)):
-        for path, dim in dims:
-            draft.carry(path, dim, index, shares, is_read=is_read)
+    for axes, is_read in ((units.carried, False), (units.summed, True)):
+        for axis in axes:
+            draft.carry(axis.owner, axis.dim, axis.find_elements(index, units.extent), axis.repeat(shares), is_read=is_read)
 
 
 @dataclass(frozen=True)
@@ -29,16 +29,20 @@ class Widen(Rule):
 
     ``owner`` is the path of a module, whose output's last axis is meant, or of a parameter, whose first axis is. The network computes the
     same function, and training goes on as it would have: copies stay copies until :class:`Separate` makes them different.
+
+    With ``heads``, here and in the other rules for units, the axis is one that the network reshapes to heads and a head's features, as
+    that of an attention's queries; units are whole heads.
     """
 
     preserves: ClassVar[bool] = True
     owner: str
     to: int
     seed: int = 0
+    heads: bool = False
 
     def change(self, draft: Draft) -> Rule:
         """Copy units."""
-        units = draft.find_units(self.owner)
+        units = draft.find_units(self.owner, heads=self.heads)
         if self.to <= units.extent:
             raise RewriteError(f"{self.owner}: has {units.extent} units, so it cannot be widened to {self.to}; Prune makes it narrower")
         if units.uniform and self.to % units.extent:
@@ -50,7 +54,7 @@ class Widen(Rule):
         counts = np.bincount(index, minlength=units.extent)
         move_units(draft, units, index, 1.0 / counts[index])
         kept = tuple(range(units.extent))
-        return Regroup(self.owner, kept, tuple(float(n) for n in counts))
+        return Regroup(self.owner, kept, tuple(float(n) for n in counts), self.heads)
 
     def _draw(self, extent: int) -> NDArray[np.int64]:
         rng = np.random.Generator(np.random.Philox(key=self.seed))
@@ -65,10 +69,11 @@ class Prune(Rule):
 
     owner: str
     units: tuple[int, ...]
+    heads: bool = False
 
     def change(self, draft: Draft) -> Rule | None:
         """Keep the other units."""
-        found = draft.find_units(self.owner)
+        found = draft.find_units(self.owner, heads=self.heads)
         gone = _check_numbers(self.owner, self.units, found.extent)
         kept = np.array([i for i in range(found.extent) if i not in gone], np.int64)
         if not len(kept):
@@ -87,10 +92,11 @@ class Regroup(Rule):
     owner: str
     index: tuple[int, ...]
     shares: tuple[float, ...]
+    heads: bool = False
 
     def change(self, draft: Draft) -> Rule | None:
         """Take the units."""
-        found = draft.find_units(self.owner)
+        found = draft.find_units(self.owner, heads=self.heads)
         if len(self.shares) != len(self.index) or not self.index or not all(0 <= i < found.extent for i in self.index):
             raise RewriteError(f"{self.owner}: needs a share for each of at least one index below {found.extent}")
         move_units(draft, found, np.array(self.index, np.int64), np.array(self.shares))
@@ -108,24 +114,25 @@ class Separate(Rule):
     owner: str
     deviation: float = 0.1
     seed: int = 0
+    heads: bool = False
 
     def change(self, draft: Draft) -> None:
         """Add the noise."""
-        units = draft.find_units(self.owner)
+        units = draft.find_units(self.owner, heads=self.heads)
         groups = find_copies(draft, units)
         if not groups:
             raise RewriteError(f"{self.owner}: none of its {units.extent} units is a copy of another")
         if not units.summed:
             raise RewriteError(f"{self.owner}: no parameter reads its units")
         rng = np.random.Generator(np.random.Philox(key=self.seed))
-        for path, dim in units.summed:
-            values = draft.values(path)
-            made = np.moveaxis(values.astype(np.float64), dim, -1).copy()
+        for axis in units.summed:
+            values = draft.values(axis.owner)
+            made = axis.list_by_unit(values.astype(np.float64), units.extent).copy()
             size = self.deviation * float(np.sqrt(np.mean(made * made)))
             for members in groups:
                 noise = rng.normal(scale=size, size=(*made.shape[:-1], len(members)))
                 made[..., members] += noise - noise.mean(-1, keepdims=True)
-            draft.put(path, np.moveaxis(made, -1, dim).astype(values.dtype), draft.state(path))
+            draft.put(axis.owner, axis.lay_back(made).astype(values.dtype), draft.state(axis.owner))
 
 
 @dataclass(frozen=True)
@@ -137,11 +144,12 @@ class Release(Rule):
 
     preserves: ClassVar[bool] = True
     owner: str
+    heads: bool = False
 
     def change(self, draft: Draft) -> None:
         """Remove the scales."""
-        units = draft.find_units(self.owner)
-        paths = [path for path, _ in (*units.carried, *units.summed) if draft.list_roles(path) & set(SCALES)]
+        units = draft.find_units(self.owner, heads=self.heads)
+        paths = [axis.owner for axis in (*units.carried, *units.summed) if draft.list_roles(axis.owner) & set(SCALES)]
         if not paths:
             raise RewriteError(f"{self.owner}: its units are trained at the full rate already")
         for path in paths:
@@ -150,7 +158,7 @@ class Release(Rule):
 
 def find_copies(draft: Draft, units: Units) -> list[list[int]]:
     """Return the numbers of units that are made by the same weights, bit for bit, in groups of at least two."""
-    slices = [np.moveaxis(draft.values(path), dim, 0) for path, dim in units.carried]
+    slices = [np.moveaxis(axis.list_by_unit(draft.values(axis.owner), units.extent), -1, 0) for axis in units.carried]
     groups: dict[bytes, list[int]] = {}
     for i in range(units.extent):
         groups.setdefault(b"".join(np.ascontiguousarray(s[i]).tobytes() for s in slices), []).append(i)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aicf.errors import GraphError
-from aicf.ir import RULES, Graph, Node, State, Value, check, diff, parse, to_text
+from aicf.ir import RULES, Graph, Node, Rewriter, State, Value, check, diff, parse, to_text
 from aicf.opset import Type
 from tests.aicf.framework.random_graphs import make_dag, make_network
 
@@ -76,6 +76,18 @@ def test_every_rule_has_a_graph_that_breaks_it() -> None:
 def test_a_graph_that_breaks_a_rule_is_refused_by_that_rule(rule: str, graph: Graph) -> None:
     with pytest.raises(GraphError, match=f"breaks {rule}"):
         check(graph)
+
+
+def test_nodes_that_were_found_sound_are_kept_by_copies_and_a_changed_one_is_checked() -> None:
+    rewriter = Rewriter(GOOD)
+    assert all(rewriter.copy(node) is node for node in GOOD.nodes) and rewriter.finish() == GOOD
+    sound: dict[int, Node] = {}
+    check(GOOD, "", sound)
+    assert set(map(id, GOOD.nodes)) == set(sound)
+    for graph in (*BROKEN["agree_on_types"], *BROKEN["know_every_op"]):
+        with pytest.raises(GraphError):
+            check(graph, "", sound)
+        assert len(sound) == 2
 
 
 @given(st.integers(0, 10**9))

@@ -22,11 +22,18 @@ def test_it_measures_every_part_and_cycles_leave_nothing(device: Device, tmp_pat
     monkeypatch.setitem(sys.modules, spec.name, module)
     spec.loader.exec_module(module)
     module.main(["--tiny", "--page", str(tmp_path / "page.md")])
-    found = json.loads((tmp_path / "page.json").read_text())["found"]
+    found, page = json.loads((tmp_path / "page.json").read_text())["found"], (tmp_path / "page.md").read_text()
     assert found["cycles"]["bytes more"] == 0 and found["cycles"]["graphs more"] == 0
+    for row in ("function, largest (exactness)", "trajectory, largest (exactness)", "decisions that differ (repeats)"):
+        assert next(line for line in page.splitlines() if line.startswith(f"| {row} |")).endswith("| aim |")
+    assert found["repeats"]["decisions"] >= 3 and found["repeats"]["states that differ"] == 0
+    assert found["exactness"]["trajectory, deepen"] <= 1e-5 and found["proposals"]["regret"] > 0.0
+    assert [module.judge_figure(v, module.BELOW, 0.1, 0.5) for v in (0.1, 0.2, 0.6, float("nan"))] == [
+        *("aim", "least", "**missed**", "**missed**")
+    ]
     phases = [found["widen"][f"again: {name}, s"] for name in ("start", "carry", "check", "prepare", "exchange", "the first step")]
     assert 0 < sum(phases) <= found["widen"]["again: all, s"] and min(phases) > 0
-    assert "| rollback, of a plain copy (moments) |" in (tmp_path / "page.md").read_text()
+    assert "| rollback, of a plain copy (moments) |" in page
     assert found["widen"]["kernels compiled in rewrites"] == 0
     # One more array that is kept is seen.
     before = module.count_held()

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from unittest.mock import patch
+
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import aicf
 from aicf import Tensor, nn, optim
 from aicf import functional as F
+from aicf.backends.frozen import FrozenCalls
 from aicf.errors import RewriteError
 from aicf.ir import check
 from aicf.ir.graph import OWN_ROLES
+from aicf.plan import Plan, verify
 from aicf.rewrite import (
     Deepen,
     Freeze,
@@ -30,6 +37,9 @@ from aicf.rewrite import (
     Together,
     Widen,
 )
+from aicf.rewrite.observers import Watch
+from aicf.train.step_recipe import StepRecipe
+from device import Device
 
 RNG = np.random.default_rng(0)
 X, T = RNG.normal(size=(32, 6)).astype(np.float32), RNG.normal(size=(32, 3)).astype(np.float32)
@@ -81,8 +91,19 @@ def rules(draw: st.DrawFn) -> Rule:
     return made
 
 
-def check_run(run: Run) -> None:
-    """Assert that graphs are valid, that states are complete, and that a replay repeats a step."""
+def plan_for_device(run: Run) -> Plan:
+    """Return the plan of a run's structure for the device, with all observers, and no kernel built: passes, selection and places."""
+    recipe = run._structure.recipe
+    watch = Watch(2)
+    options = replace(recipe.options, backend="cuda", amp=recipe.options.amp)
+    made = StepRecipe(recipe.model, recipe.loss, recipe.optimizer, recipe.clip_norm, options, watch.look_closely)
+    with patch.object(FrozenCalls, "build", lambda self, calls: []):
+        return made.make(recipe.record(run._structure.types)).plan
+
+
+def check_run(run: Run, x: np.ndarray = X, t: np.ndarray = T) -> None:
+    """Assert that graphs are valid, states complete, a plan for the device can be made, and that a replay repeats a step."""
+    verify(plan_for_device(run))
     step = run.step
     assert step.recorded is not None and step.graph is not None
     check(step.recorded)
@@ -99,28 +120,56 @@ def check_run(run: Run) -> None:
     states = {key for key in held if key[1] not in (*OWN_ROLES, "p_scale", "g_scale")}
     assert states == wanted and {owner for owner, role in held if role.endswith("_scale")} <= {owner for owner, _ in wanted}
     rows = run._structure.batch
-    assert np.isfinite(run.fit([(X[:rows], T[:rows])], 2)).all() and step.verify_replay(1)
+    assert np.isfinite(run.fit([(x[:rows], t[:rows])], 2)).all() and step.verify_replay(1)
 
 
-@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(networks(), st.lists(rules(), min_size=2, max_size=5))
-def test_after_any_rewrite_the_network_is_whole_and_computes_what_was_promised(
-    network: tuple[list[nn.Module], str], todo: list[Rule]
-) -> None:
-    members, name = network
-    model = nn.Sequential(*members)
-    optimizer = getattr(optim, name)(model.parameters(), 1e-3, **({"momentum": 0.9} if name == "SGD" else {}))
-    run = Run(aicf.compile_step(model, loss, optimizer, (Tensor(X[:8]), Tensor(T[:8])), clip_norm=1.0), every=2)
-    run.fit([(X[:8], T[:8])], 2)
+def apply_all(run: Run, todo: Sequence[Rule], x: np.ndarray = X, t: np.ndarray = T) -> list[str]:
+    """Apply rules, and assert what holds after each: of one that was refused, that nothing changed. Returns the names of those applied."""
+    done = []
     for rule in todo:
-        before, step, states = np.array(run.model(Tensor(X)).numpy()), run.step, run.step.state_dict()
+        before, step, states = np.array(run.model(Tensor(x)).numpy()), run.step, run.step.state_dict()
         try:
             record = run.apply(rule)
         except RewriteError:
             assert run.step is step
             assert all(np.array_equal(states[k], v) for k, v in step.state_dict().items())
             continue
-        after = run.model(Tensor(X)).numpy()
+        after = run.model(Tensor(x)).numpy()
         if record.preserves:
             np.testing.assert_allclose(after, before, atol=1e-4 * max(np.abs(before).max(), 1.0))
-        check_run(run)
+        check_run(run, x, t)
+        done.append(record.rule["rule"])
+    return done
+
+
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(networks(), st.lists(rules(), min_size=2, max_size=5))
+def test_after_any_rewrite_the_network_is_whole_and_computes_what_was_promised(
+    device: Device, network: tuple[list[nn.Module], str], todo: list[Rule]
+) -> None:
+    members, name = network
+    model = nn.Sequential(*members)
+    optimizer = getattr(optim, name)(model.parameters(), 1e-3, **({"momentum": 0.9} if name == "SGD" else {}))
+    run = Run(aicf.compile_step(model, loss, optimizer, (Tensor(X[:8]), Tensor(T[:8])), clip_norm=1.0), every=2)
+    run.fit([(X[:8], T[:8])], 2)
+    apply_all(run, todo)
+
+
+@pytest.mark.parametrize("in_groups", [False, True])
+@pytest.mark.parametrize("widened", [("0",), ("2",), ("4",), ("0", "4"), ("0", "2", "4")])
+def test_whatever_layers_are_widened_gradients_that_are_clipped_together_find_places_on_the_device(
+    device: Device, widened: tuple[str, ...], in_groups: bool
+) -> None:
+    aicf.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 8), nn.GELU(), nn.Linear(8, 5), nn.Tanh(), nn.Linear(5, 7), nn.ReLU(), nn.Linear(7, 3))
+    named = list(model.named_parameters())
+    apart = [[p for path, p in named if path.endswith(kind)] for kind in ("weight", "bias")]
+    groups = [{"params": ps, "weight_decay": decay} for ps, decay in zip(apart, (0.1, 0.0), strict=True)]
+    optimizer = optim.AdamW(groups if in_groups else [p for _, p in named], 1e-3)
+    run = Run(aicf.compile_step(model, loss, optimizer, (Tensor(X[:8]), Tensor(T[:8])), clip_norm=1.0))
+    for owner in widened:
+        run.widen(owner, 12)
+    plan = plan_for_device(run)
+    verify(plan)
+    sums = [step for step in plan.steps if step.op == "flat" and "reduce" in str(step.attrs)]
+    assert sums, "one launch adds the squares of all gradients"

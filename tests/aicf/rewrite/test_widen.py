@@ -12,7 +12,7 @@ from aicf import Tensor, nn, optim
 from aicf import functional as F
 from aicf.errors import StateError
 from aicf.nn import Parameter
-from aicf.rewrite import RewriteError, RewriteRecord, Run
+from aicf.rewrite import Regroup, RewriteError, RewriteRecord, Run
 from aicf.rewrite.copying import copy_model
 
 Build = Callable[[nn.Module], optim.Optimizer]
@@ -71,6 +71,27 @@ def widen_twice(run: Run) -> None:
 @pytest.mark.parametrize(("name", "clip"), [("AdamW", None), *((name, 0.05) for name in BUILDS)])
 def test_training_goes_on_as_it_would_have(name: str, clip: float | None) -> None:
     assert compare_runs(BUILDS[name], clip, widen_twice, 50 if name == "AdamW" else 20) < 1e-11
+
+
+def permute(run: Run) -> None:
+    for owner, units in (("0", 8), ("2", 6)):
+        record = run.apply(Regroup(owner, tuple(np.random.default_rng(4).permutation(units).tolist()), (1.0,) * units))
+        assert record.delta <= 1e-12
+
+
+def deepen(run: Run) -> None:
+    """Insert blocks, whose own parameters are frozen: until they are thawed, training goes on as it would have."""
+    for owner, block in (("1", "1_1"), ("2", "2_1")):
+        assert run.deepen(owner, hidden=7, activation="gelu").delta == 0.0
+        run.freeze(block)
+
+
+@pytest.mark.parametrize("change", [permute, deepen, lambda run: (widen_twice(run), deepen(run), run.widen("2_1.up", 9))])
+def test_units_in_another_order_and_blocks_that_do_not_learn_yet_change_no_step(change: Callable[[Run], None]) -> None:
+    def build(model: nn.Module) -> optim.Optimizer:
+        return optim.AdamW(model.parameters(), lr=1e-2, eps=1e-8, weight_decay=0.1)
+
+    assert compare_runs(build, 0.05, change, 50) < 1e-10
 
 
 def test_parameters_of_copies_and_their_state_are_scaled_by_the_rule() -> None:
