@@ -192,16 +192,20 @@ class Frame:
 
     @classmethod
     def of(cls, structure: Structure, *, on_host: bool = False, replaces: Frame | None = None) -> Frame:
-        """Return a structure as it is now, behind all work; in the memory of a frame that it replaces, where that is of the same size."""
-        step, recipe = structure.step, _copy_recipe(structure.recipe)
+        """Return a structure as it is now, behind all work; in the memory of a frame that it replaces, where that is of the same size.
+
+        A device copies while the host makes the rest.
+        """
+        step = structure.step
+        old = None if replaces is None else replaces.give_up()
+        state = step.executor.hold_bytes(STATE) if on_host else step.executor.copy_bytes(STATE, old)
+        recipe = _copy_recipe(structure.recipe)
         assert step.recorded is not None and step.graph is not None
         made = Made(step.plan, step.tensors, step.recorded, step.graph, step.log, {})
         drawn = {key: tensor for key, tensor in step.tensors.items() if key[1] == RANDOM}
         resting = {path: Rest(r.group, dict(r.state)) for path, r in structure.resting.items()}
         made = replace(made, tensors={})  # the present ones are not the frame's
         every = None if structure.watch is None else structure.watch.every
-        old = None if replaces is None else replaces.give_up()
-        state = step.executor.hold_bytes(STATE) if on_host else step.executor.copy_bytes(STATE, old)
         return cls(made, recipe, resting, drawn, state, every)
 
     def give_up(self) -> Any:
