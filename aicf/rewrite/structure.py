@@ -80,11 +80,7 @@ class Structure:
         """The step that looks closely, on the states of the other one where they lie in the same places."""
         assert self.watch is not None
         if self._close is None:
-            old = self.recipe
-            options = replace(old.options, backend=old.backend, tune_seconds=0.0)
-            with old.in_first_modes():
-                recipe = StepRecipe(old.model, old.loss, old.optimizer, old.clip_norm, options, self.watch.look_closely)
-            made = recipe.make(recipe.record(self.types))
+            recipe, made = make_close(self.recipe, self.watch, self.types)
             tensors = {key: self.step.tensors.get(key, tensor) for key, tensor in made.tensors.items()}
             self._close = Step(made.plan, tensors, made.recorded, made.graph, made.log, self.step)
             self._close.variants = Variants.of(self._close, recipe, pads_rows=False)
@@ -167,6 +163,14 @@ class Structure:
         for _, module in self.recipe.model.modules():
             vars(module)["forward"] = refuse
         vars(self.recipe.optimizer)["step"] = refuse
+
+
+def make_close(recipe: StepRecipe, watch: Watch, types: Sequence[Type]) -> tuple[StepRecipe, Made]:
+    """Return how the step that looks closely is made, of the model and optimizer of another one, and what is compiled."""
+    options = replace(recipe.options, backend=recipe.backend, tune_seconds=0.0)
+    with recipe.in_first_modes():
+        close = StepRecipe(recipe.model, recipe.loss, recipe.optimizer, recipe.clip_norm, options, watch.look_closely)
+    return close, close.make(close.record(types))
 
 
 def _make_refusal(message: str) -> Callable[..., NoReturn]:
