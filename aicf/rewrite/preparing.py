@@ -11,7 +11,7 @@ from aicf.errors import RewriteError
 from aicf.rewrite.checking import check
 from aicf.rewrite.draft import Draft
 from aicf.rewrite.rules import Rule
-from aicf.rewrite.structure import Prepared, Structure
+from aicf.rewrite.structure import Prepared, Structure, make_close
 from contract.building import NotBuiltError, list_compiled, without_compiler
 
 _log = logging.getLogger("aicf.rewrite")
@@ -52,5 +52,7 @@ def prebuild(structure: Structure, rules: Sequence[Rule]) -> tuple[str, ...]:
         rule.change(draft)
         draft.finish()
         check(rule, structure, draft)
-        structure.prepare(draft)
+        prepared = structure.prepare(draft)
+        if prepared.watch is not None:
+            make_close(prepared.recipe, prepared.watch, prepared.made.plan.given_types)
     return list_compiled()[compiled:]

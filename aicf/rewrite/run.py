@@ -131,7 +131,8 @@ class Run(Verbs):
     def prebuild(self, *rules: Rule) -> tuple[str, ...]:
         """Compile what rewrites by these rules need, each made of the present structure; returns the kernels that were not in the cache.
 
-        Nothing is changed. Raises :class:`RewriteError` as :meth:`apply` does.
+        With observers, those of the step that closes a window are among them. Nothing is changed. Raises :class:`RewriteError` as
+        :meth:`apply` does.
         """
         return prebuild(self._structure, rules)
 

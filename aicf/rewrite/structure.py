@@ -80,11 +80,7 @@ class Structure:
         """The step that looks closely, on the states of the other one where they lie in the same places."""
         assert self.watch is not None
         if self._close is None:
-            old = self.recipe
-            options = replace(old.options, backend=old.backend, tune_seconds=0.0)
-            with old.in_first_modes():
-                recipe = StepRecipe(old.model, old.loss, old.optimizer, old.clip_norm, options, self.watch.look_closely)
-            made = recipe.make(recipe.record(self.types))
+            recipe, made = make_close(self.recipe, self.watch, self.types)
             tensors = {key: self.step.tensors.get(key, tensor) for key, tensor in made.tensors.items()}
             self._close = Step(made.plan, tensors, made.recorded, made.graph, made.log, self.step)
             self._close.variants = Variants.of(self._close, recipe, pads_rows=False)
@@ -169,6 +165,14 @@ class Structure:
         vars(self.recipe.optimizer)["step"] = refuse
 
 
+def make_close(recipe: StepRecipe, watch: Watch, types: Sequence[Type]) -> tuple[StepRecipe, Made]:
+    """Return how the step that looks closely is made, of the model and optimizer of another one, and what is compiled."""
+    options = replace(recipe.options, backend=recipe.backend, tune_seconds=0.0)
+    with recipe.in_first_modes():
+        close = StepRecipe(recipe.model, recipe.loss, recipe.optimizer, recipe.clip_norm, options, watch.look_closely)
+    return close, close.make(close.record(types))
+
+
 def _make_refusal(message: str) -> Callable[..., NoReturn]:
     def refuse(*args: Any, **kwargs: Any) -> NoReturn:
         raise RewriteError(message)
@@ -192,16 +196,20 @@ class Frame:
 
     @classmethod
     def of(cls, structure: Structure, *, on_host: bool = False, replaces: Frame | None = None) -> Frame:
-        """Return a structure as it is now, behind all work; in the memory of a frame that it replaces, where that is of the same size."""
-        step, recipe = structure.step, _copy_recipe(structure.recipe)
+        """Return a structure as it is now, behind all work; in the memory of a frame that it replaces, where that is of the same size.
+
+        A device copies while the host makes the rest.
+        """
+        step = structure.step
+        old = None if replaces is None else replaces.give_up()
+        state = step.executor.hold_bytes(STATE) if on_host else step.executor.copy_bytes(STATE, old)
+        recipe = _copy_recipe(structure.recipe)
         assert step.recorded is not None and step.graph is not None
         made = Made(step.plan, step.tensors, step.recorded, step.graph, step.log, {})
         drawn = {key: tensor for key, tensor in step.tensors.items() if key[1] == RANDOM}
         resting = {path: Rest(r.group, dict(r.state)) for path, r in structure.resting.items()}
         made = replace(made, tensors={})  # the present ones are not the frame's
         every = None if structure.watch is None else structure.watch.every
-        old = None if replaces is None else replaces.give_up()
-        state = step.executor.hold_bytes(STATE) if on_host else step.executor.copy_bytes(STATE, old)
         return cls(made, recipe, resting, drawn, state, every)
 
     def give_up(self) -> Any:

@@ -156,13 +156,14 @@ class DeviceExecutor(Executor):
             self.regions[region].write(data)
 
     def copy_bytes(self, region: str, into: Any = None) -> DeviceArray:
-        """Return a copy of a region's bytes in device memory, of its own or an older copy's: one copy at the memory's speed."""
-        self._device.synchronize()
+        """Return a copy of a region's bytes in device memory, of its own or an older copy's: one copy at the memory's speed.
+
+        It is queued on the default stream, behind all that was queued before and ahead of what comes: nobody waits for it here.
+        """
         size = self.plan.sizes[region]
         is_fit = isinstance(into, DeviceArray) and into.shape == (size,)
         made = into if is_fit else self._device.allocate(max(size, 1)).view((size,), np.dtype(np.uint8))
         self._device.copy(made.address, self.regions[region].address, size)
-        self._device.synchronize()
         return made
 
     def hold_bytes(self, region: str) -> NDArray[np.uint8]:

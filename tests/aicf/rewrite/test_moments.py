@@ -16,6 +16,7 @@ from aicf.registry import KernelHandle
 from aicf.rewrite import Freeze, Prune, RewriteError, Run, Together, Widen, read_rule
 from device import Device
 from device.memory import RuntimeArray
+from device.runtime import RuntimeDevice
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(64, 16)).astype(np.float32), RNG.integers(0, 4, size=64)
@@ -99,7 +100,7 @@ def test_a_residual_stream_is_widened_as_a_whole_and_only_evenly() -> None:
 
 
 @pytest.mark.slow  # the kernels of two widths are compiled
-def test_on_the_device_training_goes_on_as_it_would_have(device: Device) -> None:
+def test_on_the_device_training_goes_on_as_it_would_have(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     runs = []
     for _ in range(2):
         aicf.manual_seed(0)
@@ -114,6 +115,11 @@ def test_on_the_device_training_goes_on_as_it_would_have(device: Device) -> None
     for use in (lambda: runs[1].rollback(first), lambda: runs[1].snapshot(replaces=first), first.read_states):
         with pytest.raises(StateError, match="was replaced by a later one"):
             use()
+    with monkeypatch.context() as patch:  # a snapshot is queued, and what trains on does not wait for it
+        patch.setattr(RuntimeDevice, "synchronize", lambda device: pytest.fail("a snapshot waited for the device"))
+        queued = runs[1].snapshot()
+        runs[1].step.run(batches[0])
+    runs[1].rollback(queued)
     states = runs[1].step.state_dict()
     np.testing.assert_array_equal(snapshot.frame.read_state(), held.frame.read_state())
     assert runs[1].widen("0", 64).delta < 1e-6

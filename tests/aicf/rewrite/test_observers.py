@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,9 +12,11 @@ import pytest
 import aicf
 from aicf import Tensor, nn, optim
 from aicf import functional as F
+from aicf.backends.frozen import FrozenCalls
 from aicf.data import DataLoader
 from aicf.rewrite import Judge, Log, Policy, Proposal, Prune, Run, Widen, policies, replay_decisions
 from aicf.rewrite.log import Decision, Observation, Refused, Rewritten, RolledBack, Shapes, Statistics
+from contract.building import list_compiled
 from device import Device
 
 RNG = np.random.default_rng(0)
@@ -199,6 +202,29 @@ def test_on_the_device_a_window_is_read_at_its_end_and_replay_goes_on(device: De
         np.testing.assert_allclose(list(one.update_ratios.values()), list(two.update_ratios.values()), rtol=2e-2)
         np.testing.assert_allclose(list(one.variances.values()), list(two.variances.values()), rtol=1e-3)
     assert runs[0].step.verify_replay(2)
+
+
+@pytest.mark.slow  # kernels of a second width are compiled
+def test_what_closes_a_window_behind_a_rewrite_is_compiled_ahead_too(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Run(make_step("cuda"), every=2)
+    batches = [(X[i : i + 16], Y[i : i + 16]) for i in range(0, 64, 16)]
+    run.fit(batches, 2)
+    built: set[str] = set()
+    build = FrozenCalls.build
+
+    def watch(calls: FrozenCalls, wanted: Any) -> Any:
+        each = list(wanted)
+        built.update(call.seal for call in each)
+        return build(calls, each)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FrozenCalls, "build", watch)
+        run.prebuild(Widen("0", 12))
+    before = list_compiled()
+    assert run.widen("0", 12).compiled == ()
+    run.fit(batches, 4)
+    assert {step.seal for step in run._structure.close_step.plan.steps if step.seal} <= built
+    assert [s.step for s in run.log.find_all(Statistics)] == [2, 4, 6] and list_compiled() == before
 
 
 def test_a_log_is_read_as_it_was_written_and_a_line_that_was_cut_is_named(tmp_path: Path) -> None:
