@@ -11,8 +11,10 @@ from aicf.plan.data import ALIGNMENT_BYTES
 
 # Of the lower bound; another order costs more time than the rest is worth.
 _GOOD_ENOUGH = 1.01
-# For as many buffers a search is worth its time, some milliseconds.
-_FEW, _TRIES = 64, 100
+# For as many buffers a search is worth its time: at most as many orders are tried, of as many buffers in all (a tenth of a second).
+_FEW, _TRIES, _NUM_PLACED = 400, 200, 12_000
+# How much of the lower bound an order may lose at first in that search.
+_SLACK = 0.15
 
 
 def align(size_bytes: int) -> int:
@@ -24,7 +26,7 @@ def place(sizes: Sequence[int], spans: Sequence[int], conflicts: NDArray[np.bool
     """Return offsets and the arena's size in bytes. Sizes are aligned ones; ``spans`` are how long buffers live, in steps.
 
     Orders are tried until one is within a hundredth of the lower bound: by size, by area (size times span), and as buffers are first
-    written. Where none is, and buffers are few, those that lie on top are put earlier, as long as that does not make it worse.
+    written. Where none is, and buffers are few, a search goes on from the best of them.
     """
     bytes_ = np.asarray(sizes, dtype=np.int64)
     areas = bytes_ * np.asarray(spans, dtype=np.int64)
@@ -46,19 +48,27 @@ def place(sizes: Sequence[int], spans: Sequence[int], conflicts: NDArray[np.bool
 def _improve(
     order: NDArray[np.intp], offsets: NDArray[np.int64], sizes: NDArray[np.int64], conflicts: NDArray[np.bool_], lower_bound: int
 ) -> tuple[NDArray[np.int64], int]:
-    """Return offsets after some steps of a search among orders: the same ones for the same buffers."""
-    rng, least = np.random.default_rng(0), int((offsets + sizes).max(initial=0))
-    for _ in range(_TRIES):
-        on_top = np.flatnonzero(offsets[order] + sizes[order] == least)
-        place = int(rng.choice(on_top))
+    """Return the best offsets that a search among orders finds: the same ones for the same buffers.
+
+    A buffer that ends above the bound is put earlier at a time; what is worse is accepted at first, less and less (G. Dueck and T. Scheuer,
+    "Threshold accepting", J. Comput. Phys. 90, 1990).
+    """
+    rng, total = np.random.default_rng(0), int((offsets + sizes).max(initial=0))
+    best, least, current = offsets, total, offsets
+    num_tries = min(_TRIES, _NUM_PLACED // len(sizes))
+    for i in range(num_tries):
+        above = np.flatnonzero(current[order] + sizes[order] > lower_bound)
+        place = int(rng.choice(above))
         tried = np.insert(np.delete(order, place), int(rng.integers(0, max(place, 1))), order[place])
         found = _fit(tried, sizes, conflicts)
-        total = int((found + sizes).max(initial=0))
-        if total <= least:
-            order, offsets, least = tried, found, total
+        new_total = int((found + sizes).max(initial=0))
+        if new_total <= total + _SLACK * (1.0 - i / num_tries) * lower_bound:
+            order, current, total = tried, found, new_total
+        if total < least:
+            best, least = current, total
         if least <= _GOOD_ENOUGH * lower_bound:
             break
-    return offsets, least
+    return best, least
 
 
 def _fit(order: NDArray[np.intp], sizes: NDArray[np.int64], conflicts: NDArray[np.bool_]) -> NDArray[np.int64]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,8 @@ from aicf.train.program import Program, Step
 from aicf.train.recipe import Bounds, Made, Options, Recipe, build
 from aicf.train.step_recipe import Loss, StepRecipe
 from aicf.train.variants import Variants
+
+_log = logging.getLogger("aicf.train")
 
 
 class _ProgramRecipe(Recipe):
@@ -81,12 +84,18 @@ def compile_step(
 
     Parameters, optimizer state, step and generators become views of the plan's memory: eager code and the step share them. A batch of
     other shapes gets a plan of its own on the same states, within ``cache_plans`` and ``cache_bytes`` as :func:`aicf.compile` says; rows
-    are not padded, since a loss is made of all of them. ``memory_bytes`` and ``tune_seconds`` are as there; states stay as they are.
+    are not padded, since a loss is made of all of them. With ``amp="float16"`` the loss is not scaled, and a warning says so.
+    ``memory_bytes`` and ``tune_seconds`` are as there; states stay as they are.
 
     Raises :class:`~aicf.errors.RecordError` for what a replay would not do again, :class:`~aicf.errors.GradientError` where the loss has no
     gradient, :class:`~aicf.errors.UnsupportedError` listing all calls that no kernel serves, and :class:`~aicf.errors.PlanError` as there.
     """
     options = Options(backend, amp, deterministic, passes, Bounds(cache_plans, cache_bytes), tune_seconds, memory_bytes)
+    if amp == "float16":
+        _log.warning(
+            "%s: the loss is not scaled: in float16 gradients below 6e-8 become zero and those above 65504 infinite; bfloat16 keeps both",
+            type(model).__name__,
+        )
     recipe = StepRecipe(model, loss, optimizer, clip_norm, options)
     made = recipe.make_tuned(batch)
     return finish_step(made, recipe)
