@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -67,13 +67,20 @@ class _Default:
     name = "numpy"
 
 
-@cache
+_opening = threading.RLock()
+_opened: dict[str, Backend] = {}
+
+
 def find_backend(name: str) -> Backend:
-    """Return a backend by name, opened when it is first asked for; raises ValueError for an unknown one."""
+    """Return a backend by name, opened when it is first asked for; raises ValueError for an unknown one. Any thread may call it."""
+    if (found := _opened.get(name)) is not None:
+        return found
     if name not in BACKENDS:
         raise ValueError(f"no backend {name!r}; there are: {', '.join(BACKENDS)}")
-    made: Backend = importlib.import_module(f"aicf.backends.{name}").BACKEND()
-    return made
+    with _opening:  # there is one of each: tensors of two would not go together
+        if name not in _opened:
+            _opened[name] = importlib.import_module(f"aicf.backends.{name}").BACKEND()
+        return _opened[name]
 
 
 def find_default() -> Backend:
