@@ -6,10 +6,10 @@ One method: ``op_call``.
 from __future__ import annotations
 
 import importlib
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -70,19 +70,29 @@ class _Default:
     name = "numpy"
 
 
-@cache
+_opening = threading.RLock()
+_opened: dict[str, Backend] = {}
+
+
 def find_backend(name: str) -> Backend:
-    """Return a backend by name, opened when it is first asked for; raises ValueError for an unknown one, ImportError without PyTorch."""
+    """Return a backend by name, opened when it is first asked for. Any thread may call it.
+
+    Raises ValueError for an unknown one, ImportError without PyTorch.
+    """
+    if (found := _opened.get(name)) is not None:
+        return found
     if name not in BACKENDS:
         raise ValueError(f"no backend {name!r}; there are: {', '.join(BACKENDS)}")
-    try:
-        module = importlib.import_module(f"aicf.backends.{name}")
-    except ModuleNotFoundError as error:
-        if error.name != name:
-            raise
-        raise ImportError(f"backend {name!r} needs PyTorch, which is not installed: pip install torch") from error
-    made: Backend = module.BACKEND()
-    return made
+    with _opening:  # there is one of each: tensors of two would not go together
+        if name not in _opened:
+            try:
+                module = importlib.import_module(f"aicf.backends.{name}")
+            except ModuleNotFoundError as error:
+                if error.name != name:
+                    raise
+                raise ImportError(f"backend {name!r} needs PyTorch, which is not installed: pip install torch") from error
+            _opened[name] = module.BACKEND()
+        return _opened[name]
 
 
 def find_default() -> Backend:

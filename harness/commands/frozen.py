@@ -42,6 +42,7 @@ from harness.freezing.store.transaction import clear_up
 from harness.freezing.store.verify import require_sound
 from harness.spec import SpecError
 from harness.terminal.console import print_json
+from harness.terminal.figures import count_things
 
 
 class Action(StrEnum):
@@ -153,7 +154,11 @@ def _verify(
     else:
         for finding in findings:
             print(finding.describe())
-        print(f"{len(ops)} ops, {num_rebuilt} kernels rebuilt, {len(findings)} findings")
+        print(
+            ", ".join(
+                (count_things(len(ops), "op"), f"{count_things(num_rebuilt, 'kernel')} rebuilt", count_things(len(findings), "finding"))
+            )
+        )
     return ExitCode.CHECK_FAILED if findings else ExitCode.DONE
 
 

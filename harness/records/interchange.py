@@ -39,8 +39,8 @@ def export_records(records: Records, path: Path, op: str | None = None) -> int:
     results = records.list_results(op=op)
     if op is not None and not results:
         known = sorted({r.op for r in records.list_results()})
-        there = ", ".join(known) or "no op"
-        raise RecordUseError(f"--op {op}: it has no results{suggest(op, known)} (there are of {there})")
+        there = f"results of {', '.join(known)}" if known else "no results at all"
+        raise RecordUseError(f"--op {op}: it has no results{suggest(op, known)} (the records have {there})")
     rows = [r.to_json() for r in results]
     path.parent.mkdir(parents=True, exist_ok=True)
     if suffix == ".json":

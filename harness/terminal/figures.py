@@ -27,6 +27,11 @@ def format_count(value: int) -> str:
     raise AssertionError("unreachable")
 
 
+def count_things(count: int, noun: str) -> str:
+    """Return a count with its noun, whose plural ends in s: ``1 finding``, ``2 findings``."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def format_figure(value: float) -> str:
     """Format a ratio with three significant digits."""
     return f"{value:.3g}"

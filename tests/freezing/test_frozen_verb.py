@@ -66,7 +66,7 @@ def test_an_op_without_an_index_is_seen_by_verify_and_recover(frozen_dir: Path, 
     code, told = run(capsys, "recover")
     assert code == 0 and "other: cleared up after a change that was cut short" in told
     assert f"{OP}: nothing is left of a change" in told
-    assert run(capsys, "verify", "--quick") == (0, f"{OP}: hashes, schemas and history: agree\n1 ops, 0 kernels rebuilt, 0 findings\n")
+    assert run(capsys, "verify", "--quick") == (0, f"{OP}: hashes, schemas and history: agree\n1 op, 0 kernels rebuilt, 0 findings\n")
 
 
 def test_a_journal_that_is_no_journal_is_an_error_with_a_remedy(frozen_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:

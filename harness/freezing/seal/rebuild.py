@@ -22,6 +22,7 @@ from harness.freezing.store.findings import Finding
 from harness.freezing.store.index import read_frozen_op
 from harness.freezing.store.verify import check_op, check_set
 from harness.spec import SpecError, Variant
+from harness.terminal.figures import count_things
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ def check_frozen(
     for op in ops:
         found = check_op(frozen_dir, op)
         findings += found
-        say(f"{op}: hashes, schemas and history: {'agree' if not found else f'{len(found)} findings'}")
+        say(f"{op}: hashes, schemas and history: {'agree' if not found else count_things(len(found), 'finding')}")
         if setup is None or found:
             continue
         frozen = read_frozen_op(frozen_dir, op)

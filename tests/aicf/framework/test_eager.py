@@ -5,8 +5,10 @@ from __future__ import annotations
 import gc
 import subprocess
 import sys
+import time
 import weakref
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +17,8 @@ import pytest
 import aicf
 from aicf import Tensor, nn
 from aicf import functional as F
+from aicf.backends import find_backend
+from aicf.backends.numpy import NumpyBackend
 from aicf.errors import GradientError
 from aicf.tensor import apply
 
@@ -268,3 +272,11 @@ def test_a_gradient_that_was_broadcast_can_be_scaled_in_place(reduce: Callable[[
     before = x.grad.numpy().copy()
     x.grad.mul_(2.0)
     np.testing.assert_array_equal(x.grad.numpy(), 2 * before)
+
+
+def test_threads_that_ask_for_a_backend_at_once_get_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aicf.backends._opened", {})
+    monkeypatch.setattr("aicf.backends.numpy.BACKEND", lambda: (time.sleep(0.05), NumpyBackend())[1])
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(lambda _: find_backend("numpy"), range(4)))
+    assert all(each is found[0] for each in found)

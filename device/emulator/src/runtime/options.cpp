@@ -36,8 +36,8 @@ uint64_t parse_number(const std::string& name, const std::string& value, uint64_
     uint64_t number = 0;
     const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
     if (error != std::errc() || end != value.data() + value.size() || number < least || number > most)
-        throw Failure{kErrInvalidValue, "option " + name + ": \"" + value + "\" is no whole number from " + std::to_string(least) + " to " +
-                                            std::to_string(most)};
+        throw Failure{kErrInvalidValue, "option " + name + ": \"" + value + "\" is not a whole number from " + std::to_string(least) +
+                                            " to " + std::to_string(most)};
     return number;
 }
 
