@@ -112,6 +112,12 @@ def test_a_wait_that_ends_by_itself_is_no_deadlock(run: Run, case: str, workers:
     assert [each for each in findings if each["kind"] not in ("global_race", "global_race_same_value")] == []
 
 
+def test_large_blocks_that_wait_for_nobody_are_not_all_set_aside(run: Run) -> None:
+    done, findings = run("large_blocks", "--option", "workers=1", "--option", "warp_quantum=16")  # type: ignore[misc] # many turns each
+    assert findings == []
+    assert int(done.stdout.split()[0]) < 700  # MB; a block takes 8, with its shadow
+
+
 def test_two_barriers_that_meet_are_a_warning_and_copies_of_one_are_none(run: Run) -> None:
     _, findings = run("barriers_apart")  # type: ignore[misc]
     (finding,) = [each for each in findings if each["kind"] == "barrier_places"]
