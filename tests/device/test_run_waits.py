@@ -96,7 +96,8 @@ def test_find_lists_each_source_with_a_main(tmp_path: Path) -> None:
     ],
 )
 def test_a_wait_for_what_nobody_writes_is_a_deadlock(run: Run, case: str, mended: str, said: list[str], workers: str) -> None:
-    done, findings = run(case, "--option", f"workers={workers}")  # type: ignore[misc]
+    options = ("--option", f"workers={workers}", "--option", "warp_quantum=512")  # short turns: it is found after a few of them
+    done, findings = run(case, *options)  # type: ignore[misc]
     assert done.returncode == 1
     (finding,) = [each for each in findings if each["kind"] == "deadlock"]
     assert all(part in finding["text"] for part in said), finding["text"]
