@@ -96,7 +96,8 @@ def test_find_lists_each_source_with_a_main(tmp_path: Path) -> None:
     ],
 )
 def test_a_wait_for_what_nobody_writes_is_a_deadlock(run: Run, case: str, mended: str, said: list[str], workers: str) -> None:
-    done, findings = run(case, "--option", f"workers={workers}")  # type: ignore[misc]
+    options = ("--option", f"workers={workers}", "--option", "warp_quantum=512")  # short turns: it is found after a few of them
+    done, findings = run(case, *options)  # type: ignore[misc]
     assert done.returncode == 1
     (finding,) = [each for each in findings if each["kind"] == "deadlock"]
     assert all(part in finding["text"] for part in said), finding["text"]
@@ -110,6 +111,12 @@ def test_a_wait_that_ends_by_itself_is_no_deadlock(run: Run, case: str, workers:
     done, findings = run(case, "--option", f"workers={workers}")  # type: ignore[misc]
     assert done.stdout.startswith("cudaSuccess"), done.stderr
     assert [each for each in findings if each["kind"] not in ("global_race", "global_race_same_value")] == []
+
+
+def test_large_blocks_that_wait_for_nobody_are_not_all_set_aside(run: Run) -> None:
+    done, findings = run("large_blocks", "--option", "workers=1", "--option", "warp_quantum=16")  # type: ignore[misc] # many turns each
+    assert findings == []
+    assert int(done.stdout.split()[0]) < 700  # MB; a block takes 8, with its shadow
 
 
 def test_two_barriers_that_meet_are_a_warning_and_copies_of_one_are_none(run: Run) -> None:

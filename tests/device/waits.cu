@@ -2,6 +2,7 @@
 #include <cooperative_groups.h>
 #include <cuda.h>
 #include <cuda_runtime.h>
+#include <sys/resource.h>
 
 #include <cstdio>
 #include <cstring>
@@ -153,6 +154,15 @@ __global__ void computes(unsigned* out, int rounds) {  // for long, and nobody s
     out[threadIdx.x + 64] = random;
 }
 
+__global__ void large_blocks(int* out, int rounds) {  // 4 MB of local memory each, which they do not finish with in a turn
+    constexpr int kWords = 4096;
+    int words[kWords];
+    for (int i = 0; i < kWords; i += 512) words[(i + rounds) % kWords] = i;
+    int at = threadIdx.x % 8 * 512 + rounds % kWords;
+    for (int i = 0; i < rounds; ++i) at = (words[at % kWords] + rounds) % kWords;
+    if (at == -1) out[threadIdx.x] = at;
+}
+
 int main(int argc, char** argv) {
     int *out = nullptr, got[2] = {};
     const char* const what = argc > 1 ? argv[1] : "";
@@ -199,6 +209,12 @@ int main(int argc, char** argv) {
         read_once<<<2, 32>>>(out, is("read_once"));
     } else if (is("computes") || is("computes_for_ever")) {
         computes<<<2, 64>>>(reinterpret_cast<unsigned*>(out), is("computes") ? 300'000 : 2'000'000'000);
+    } else if (is("large_blocks")) {
+        large_blocks<<<160, 256>>>(out, 512);
+        cudaDeviceSynchronize();
+        rusage usage;
+        getrusage(RUSAGE_SELF, &usage);
+        std::printf("%ld MB\n", usage.ru_maxrss / 1024);
     } else if (is("ping_pong")) {
         ping_pong<<<2, 32>>>(out, 2'000);
     } else if (is("driver")) {

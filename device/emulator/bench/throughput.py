@@ -55,7 +55,7 @@ class Conditions:
     """Where and when the measurements were made.
 
     ``load`` is the system's average of runnable tasks over a minute, before and after; ``busy_share`` the CPU seconds of this process per
-    core and second of the best launches, 1 where it had its cores to itself.
+    core and second of the best launches, 1 where it had its cores to itself; ``all_checks`` those that the row "all" had.
     """
 
     processor: str
@@ -65,6 +65,7 @@ class Conditions:
     load_before: float
     load_after: float
     busy_share: float
+    all_checks: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -188,7 +189,7 @@ a minute) for its {conditions.cores} cores; in the launches that count, the emul
 |---|---|--:|--:|--:|--:|--:|
 {chr(10).join(rows)}
 
-"All" is {", ".join(Observer.CHECKS[:-1])} and {Observer.CHECKS[-1]} together. Two public programs,
+"All" is {", ".join(conditions.all_checks[:-1])} and {conditions.all_checks[-1]} together. Two public programs,
 before and after they were made faster: [programs-speed.md](programs-speed.md).
 """
 
@@ -219,7 +220,7 @@ def measure(size: int, tensor_size: int, repeat: int, num_workers: int) -> tuple
                 print(f"{kernel:<18}{name:<8}{instructions / 1e6:>12.2f}{best:>10.4f}{rate:>9.1f}{rate / workers:>10.1f}")
     engine = observer.version.split()[-1]
     busy = cpu_s / (wall_s * workers)
-    return Conditions(find_processor(), workers, engine, repeat, load_before, os.getloadavg()[0], busy), results
+    return Conditions(find_processor(), workers, engine, repeat, load_before, os.getloadavg()[0], busy, Observer.CHECKS), results
 
 
 def main() -> None:

@@ -23,6 +23,7 @@ constexpr uint32_t kCooperativeBlockQuanta = 4; // the same where blocks are lik
 constexpr uint32_t kClusterBlockQuanta = 4;     // turns of warps before another block of the cluster has its turn
 constexpr uint32_t kWatchedBlockQuanta = 16;    // the same where nothing that others see has changed for several turns
 constexpr uint64_t kMostRandomQuantum = 256;
+constexpr size_t kMostIdleBytes = 256 << 20;     // of a worker's blocks that are set aside, as long as none of them waits
 
 enum class BlockStop {
     kDone,
@@ -165,6 +166,8 @@ struct Unit {
         }
         random = blocks[0]->random;
     }
+
+    size_t bytes() const { return blocks.size() * blocks[0]->region_bytes; }
 
     // Changes whenever a thread does what others can see, or ends.
     uint64_t changes() const {
@@ -374,7 +377,8 @@ private:
 };
 
 // Units of one worker: normally one at a time, each to its end. One that uses up its turn, or waits by polling, is set aside for another
-// one, so that blocks that wait for each other all come to run; how many are set aside grows while none of them ends.
+// one, so that blocks that wait for each other all come to run; how many are set aside grows while none of them ends, but large ones
+// that only compute do not fill the host's memory.
 void run_worker(Worker& worker) {
     LaunchState& state = *worker.launch;
     WorkerWait wait(state);
@@ -439,12 +443,14 @@ void run_worker(Worker& worker) {
             wait.end();
         }
         polling = changes_nothing ? polling + 1 : 0;
+        const bool waits = changes_nothing && (stop != BlockStop::kIdle || unit->watch.repeats());
+        const bool may_grow = waits || unit->bytes() * resident_limit < kMostIdleBytes;
         resident.push_back(std::move(unit));
         if (polling > resident.size() && (!more || resident.size() >= most_resident)) {
             polling = 0;
             if (wait.go_on(resident, std::exchange(may_rest, true)) && report_vain_wait(worker, resident)) break;
         }
-        if (++turns_without_end > 2 * resident.size() && resident.size() >= resident_limit) {
+        if (++turns_without_end > 2 * resident.size() && resident.size() >= resident_limit && may_grow) {
             resident_limit = std::min(resident_limit * 2, most_resident);
             turns_without_end = 0;
         }
