@@ -11,10 +11,12 @@ from functools import cached_property, lru_cache
 
 from aicf.backends.calls import FrozenCall, say_lost
 from aicf.backends.chain_calls import ALIGNED, ELEMENTWISE, ChainCalls
+from aicf.backends.copy_calls import ask_copy
 from aicf.errors import ChainError, FrozenError, SelectionError
 from aicf.ops.arguments import Signature
 from aicf.ops.arrays import View
 from aicf.opset import Attrs, Type, find_op
+from aicf.opset.copies import COPY
 from aicf.opset.flat import REDUCE, find_offsets, is_shared, make_attrs, read_attrs, split_inputs
 from aicf.opset.matmul import PRODUCT
 from aicf.opset.moves import MOVE
@@ -123,7 +125,8 @@ class FrozenCalls:
         if op in (ELEMENTWISE, MOVE, PRODUCT):
             return [self.find(op, types, attrs).seal]
         tables = self._registry.find_tables(op, self._caps)
-        query = tables.interface.make_query(self._make_problem(op, types, attrs)[0])
+        problem = ask_copy(types, attrs).problem if op == COPY else self._make_problem(op, types, attrs)[0]
+        query = tables.interface.make_query(problem)
         legal = self._registry.keep_usable(tables, tables.core.ask(query).legal)
         kept = self._registry.find_preferred(tables, query, legal, self._prefs)
         return [str(kernel.manifest["seal"]) for i, kernel in enumerate(tables.kernels) if kept >> i & 1]
@@ -142,6 +145,9 @@ class FrozenCalls:
             return self._chains.find_sealed(op, types, attrs, seal)
         if op == PRODUCT:
             return self._select_product(types, attrs, seal)
+        if op == COPY:
+            copy = ask_copy(types, attrs)
+            return copy.call(self._find_handle(op, copy.problem, seal))
         problem, names = self._make_problem(op, types, attrs)
         return _make_call(self._find_handle(op, problem, seal), names, attrs)
 
@@ -160,6 +166,9 @@ class FrozenCalls:
             return self._chains.select(op, types, attrs)
         if op == PRODUCT:
             return self._select_product(types, attrs, None)
+        if op == COPY:
+            copy = ask_copy(types, attrs)
+            return copy.call(self._registry.select(op, copy.problem, self._caps, self._prefs))
         problem, names = self._make_problem(op, types, attrs)
         return _make_call(self._registry.select(op, problem, self._caps, self._prefs), names, attrs)
 

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from aicf.opset.chains import call_chain
+from aicf.opset.copies import lower_concat, lower_pad, lower_permute, lower_slice
 from aicf.opset.definition import REQUIRED, Arrays, Backward, Builder, OpDef, Types, V, round_to
-from aicf.opset.moves import lower_broadcast, lower_concat, lower_pad, lower_permute, lower_slice
+from aicf.opset.moves import lower_broadcast
 from aicf.opset.types import Attrs, Type, broadcast_shapes
 
 

@@ -16,7 +16,7 @@ from aicf.passes.engine import rewrite
 # Frozen calls that stand where one kernel might do more.
 _LOOPS = {
     PRODUCT: "no frozen op multiplies batches, each product is a launch",
-    MOVE: "slices, joined and permuted values are copied, up to 4 rectangles a launch",
+    MOVE: "values repeated along an axis are copied, up to 4 places a launch",
 }
 
 

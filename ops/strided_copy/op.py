@@ -55,12 +55,17 @@ def tolerance(inputs: Arrays, outputs: Arrays, problem: Problem) -> dict[str, ND
     return {name: np.zeros((1, 1, 1, 1, 1)) for name in outputs}
 
 
+def find_axis(output: str, axis: int, problem: Problem) -> int:
+    """Return the longest of the axes that all pieces share."""
+    return max((0, 1, 3, 4), key=lambda i: problem.sizes[(*OUTER, "", *INNER)[i]])
+
+
 def restrict(inputs: Arrays, problem: Problem, axis: int, places: NDArray[np.intp]) -> tuple[dict[str, NDArray[np.generic]], Problem]:
-    """Return inputs and problem of the places along an axis that all pieces share."""
-    name = (*OUTER, "", *INNER)[axis]
-    return {x: np.take(array, places, axis) for x, array in inputs.items()}, replace(
-        problem, sizes=dict(problem.sizes) | {name: len(places)}, orders={}, padding={}
-    )
+    """Return inputs and problem of the places along the longest axis that all pieces share."""
+    along = find_axis("", axis, problem)
+    name = (*OUTER, "", *INNER)[along]
+    cut = {x: np.take(array, places, along) for x, array in inputs.items()}
+    return cut, replace(problem, sizes=dict(problem.sizes) | {name: len(places)}, orders={}, padding={})
 
 
 def _count_elems(problem: Problem) -> int:
@@ -208,7 +213,7 @@ OP = Op(
     tolerance=tolerance,
     cost=cost,
     choose=choose,
-    sampling=Sampling((0, 1, 3, 4), restrict),
+    sampling=Sampling((0,), restrict, find_axis),
     ties=tuple(Tie((OneOf("pieces", (count,)),), equal=tuple((name, "n0") for name in LENGTHS[count:])) for count in range(1, MAX_PIECES)),
     distributions=("normal", "ties", "denormal", "nonfinite"),
     population=POPULATION,

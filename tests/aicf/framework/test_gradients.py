@@ -28,6 +28,7 @@ NO_GRADIENT = {
     "optimizer",
     "product_of_batch",
     "reduce",
+    "strided_copy",
 } | {f"{op}{way}" for op in ("embedding", "layernorm", "rmsnorm") for way in ("", "_backward")}
 NO_SECOND = {"CrossEntropy", "cross_entropy"}  # its gradient is an output of the call
 DIFFERENTIABLE = [c for c in CALLS if find_op(c.op).gradient is not None and find_op(c.op).has_gradient(find_op(c.op).fill(c.attrs))]

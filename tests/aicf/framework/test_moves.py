@@ -11,6 +11,7 @@ import aicf
 from aicf import Tensor, nn, optim
 from aicf import functional as F
 from aicf.opset import find_op
+from aicf.opset.copies import COPY
 from device import Device
 
 RNG = np.random.default_rng(3)
@@ -91,8 +92,8 @@ def test_a_step_with_heads_trains_as_the_truth_does() -> None:
     assert step.verify_replay(2)
     assert any("no frozen op multiplies batches" in note for entry in step.log for note in entry.notes)
     errors = step.check((x, y))
-    assert {"move", "product_of_batch"} <= {error.op for error in errors}
-    assert all(error.relative <= (0.0 if error.op == "move" else 1e-5) for error in errors)
+    assert {COPY, "product_of_batch"} <= {error.op for error in errors}
+    assert all(error.relative <= (0.0 if error.op == COPY else 1e-5) for error in errors)
     assert all(s.seal for s in step.plan.steps if find_op(s.op).is_frozen)
 
 
