@@ -24,6 +24,8 @@ from contract.expressions.tree import Chain, Extent, Name
 # How chains name dtypes.
 NAMES = {"float32": "f32", "bfloat16": "bf16", "float16": "f16", "bool": "bool", "int64": "i64", "uint64": "i64"}
 COUNTERS = ("int64", "uint64")
+# What follows the name of each element of a counter: one, or two as a generator's seed and offset.
+_COUNTED = ("", "b")
 _EXTENTS = {Extent.FULL: "", Extent.ROWS: "[rows]", Extent.COLUMNS: "[columns]", Extent.ONE: "[]"}
 _RESULT = re.compile(r"(\w+)\[([\d,]*)\]\Z")
 
@@ -80,7 +82,8 @@ def call_chain(
     if grid is None or any(t.dtype not in NAMES or t.num_elems == 0 for t in (*results, *(t for _, t in inputs))):
         return None
     rows, columns, extents = grid
-    if (rows, columns) != (1, 1) and any(t.dtype in COUNTERS for _, t in inputs):
+    counters = [t for t in (*results, *(t for _, t in inputs)) if t.dtype in COUNTERS]
+    if ((rows, columns) != (1, 1) and counters) or any(t.num_elems > len(_COUNTED) for t in counters):
         return None
     order = sorted(range(len(inputs)), key=lambda i: not inputs[i][1].is_float)
     generic = inputs[order[0]][1].dtype
@@ -96,7 +99,7 @@ def _has_counters(types: Sequence[Type]) -> bool:
 
 def _write_operands(name: str, t: Type, generic: str, extent: Extent) -> list[str]:
     if t.dtype in COUNTERS:
-        return [f"{name}{suffix}: i64" for suffix in ("", "b", "c", "d")[: t.num_elems]]
+        return [f"{name}{suffix}: i64" for suffix in _COUNTED[: t.num_elems]]
     return [f"{name}: {'T' if t.dtype == generic and t.is_float else NAMES[t.dtype]}{_EXTENTS[extent]}"]
 
 

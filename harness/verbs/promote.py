@@ -92,14 +92,11 @@ def promote_op(
         problems = loaded.op.select_problems("bench") if fallback else [p for _, members in groups for p in members]
         names = named or (list_variants(loaded.op, recording) if recording else list_choices(loaded.op, problems))
         variants = loaded.op.select_variants(names)
-        if population and recording:
+        if drawn and recording:
             variants = _list_needed(session, frozen, recording, variants)
         ready = make_ready(session, variants, quiet=quiet, effort=THOROUGH, committed_only=True)
         candidates = _judge_candidates(session, frozen, ready, recording, commit, say)
-        if population and recording:
-            decisions = promote_population(session, frozen, candidates, request, recording, drawn, say)
-        else:
-            decisions = _decide(session, frozen, candidates, request, recording, budget, say)
+        decisions = _decide(session, frozen, candidates, request, recording, drawn, budget, say)
     return Promoted(name, dry_run, candidates, decisions)
 
 
@@ -152,10 +149,13 @@ def _decide(
     candidates: list[Candidate],
     request: Request,
     recording: Recording | None,
+    drawn: Sequence[DrawnRow],
     budget_s: float,
     say: Callable[[str], None],
 ) -> list[Decision]:
-    """Decide by recorded times, by contests on a GPU, or on the emulated device without any time."""
+    """Decide by recorded times, of drawn problems or of the op's own, by contests on a GPU, or on the emulated device without any time."""
+    if recording and drawn:
+        return promote_population(session, frozen, candidates, request, recording, drawn, say)
     if recording:
         return promote_recorded(session, frozen, candidates, request, recording, say)
     if session.device.is_emulated:
