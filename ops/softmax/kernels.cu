@@ -208,8 +208,55 @@ __global__ void __launch_bounds__(kThreads* kRows) softmax_registers(const Softm
     }
 }
 
-// A block takes one row, which it keeps in fp32 in shared memory: each thread reads back what it wrote, so that the two reductions are the
-// only barriers.
+// A chunk of a row in fp32 in shared memory, of which each thread reads back what it wrote. Whole packs are moved by accesses of 16 bytes:
+// one float after the other, those of a warp would meet in a few banks.
+template <class Span>
+struct KeptChunk {
+    static constexpr int kElems = Span::kChunkElems;
+    const Span& span;
+    int chunk;
+    float* place;  // of the pack's first element, where it is one
+    bool is_whole;
+
+    __device__ KeptChunk(float* kept, const Span& span_, int chunk_)
+        : span(span_),
+          chunk(chunk_),
+          place(kept + span_.find_column(chunk_, 0)),
+          is_whole(span_.is_packed && span_.holds(chunk_, kElems - 1)) {}
+
+    // Of the element `i`.
+    __device__ __forceinline__ float* find(int i) const { return place + (span.find_column(chunk, i) - span.find_column(chunk, 0)); }
+
+    __device__ __forceinline__ void write(const float (&values)[kElems]) const {
+        if (is_whole) {
+#pragma unroll
+            for (int i = 0; i < kElems; i += 4) {
+                *reinterpret_cast<float4*>(place + i) = {values[i], values[i + 1], values[i + 2], values[i + 3]};
+            }
+            return;
+        }
+#pragma unroll
+        for (int i = 0; i < kElems; ++i) {
+            if (span.holds(chunk, i)) *find(i) = values[i];
+        }
+    }
+
+    // With 0 for what lies past the row.
+    __device__ __forceinline__ void read(float (&values)[kElems]) const {
+        if (is_whole) {
+#pragma unroll
+            for (int i = 0; i < kElems; i += 4) {
+                const float4 four = *reinterpret_cast<const float4*>(place + i);
+                values[i] = four.x, values[i + 1] = four.y, values[i + 2] = four.z, values[i + 3] = four.w;
+            }
+            return;
+        }
+#pragma unroll
+        for (int i = 0; i < kElems; ++i) values[i] = span.holds(chunk, i) ? *find(i) : 0.0f;
+    }
+};
+
+// A block takes one row, which it keeps in fp32 in shared memory: the two reductions are the only barriers.
 template <class Element, bool kIsMasked, int kThreads>
 __global__ void __launch_bounds__(kThreads) softmax_shared(const SoftmaxParams params, bool has_packs) {
     using Group = RowGroup<kThreads>;
@@ -220,31 +267,35 @@ __global__ void __launch_bounds__(kThreads) softmax_shared(const SoftmaxParams p
     const Row<Element, kIsMasked> row(params, group.row);
     const Span span = {row.columns, group.rank, has_packs};
     const auto visit = [&](const auto& call) {
-        for (int chunk = 0; chunk * (kThreads * Span::kChunkElems) < row.columns; ++chunk) call(chunk);
+        for (int chunk = 0; chunk * (kThreads * Span::kChunkElems) < row.columns; ++chunk) call(chunk, KeptChunk<Span>(kept, span, chunk));
     };
 
     float maximum = minus_infinity();
-    visit([&](int chunk) {
+    visit([&](int chunk, const KeptChunk<Span>& there) {
         const Pack<Element> x = read_chunk(row, span, chunk);
 #pragma unroll
-        for (int i = 0; i < Span::kChunkElems; ++i) {
-            maximum = fmaxf(maximum, x.values[i]);
-            if (span.holds(chunk, i)) kept[span.find_column(chunk, i)] = x.values[i];
-        }
+        for (const float value : x.values) maximum = fmaxf(maximum, value);
+        there.write(x.values);
     });
     const float base = row.find_base(group.reduce_max(maximum, partials[0]));
+    const bool is_log = params.log != 0;
     float sum = 0.0f;
-    visit([&](int chunk) {
+    visit([&](int chunk, const KeptChunk<Span>& there) {
+        Pack<Element> weights;
+        there.read(weights.values);
 #pragma unroll
         for (int i = 0; i < Span::kChunkElems; ++i) {
-            if (span.holds(chunk, i)) sum += expf(kept[span.find_column(chunk, i)] - base);
+            weights.values[i] = expf(weights.values[i] - base);
+            if (span.holds(chunk, i)) sum += weights.values[i];
         }
+        if (!is_log) there.write(weights.values);
     });
-    const Finish finish(base, group.reduce_sum(sum, partials[1]), params.log != 0);
-    visit([&](int chunk) {
+    const Finish finish(base, group.reduce_sum(sum, partials[1]), is_log);
+    visit([&](int chunk, const KeptChunk<Span>& there) {
         Pack<Element> y;
+        there.read(y.values);
 #pragma unroll
-        for (int i = 0; i < Span::kChunkElems; ++i) y.values[i] = span.holds(chunk, i) ? finish(kept[span.find_column(chunk, i)]) : 0.0f;
+        for (float& value : y.values) value = is_log ? finish(value) : value * finish.factor;
         span.store(row.y, chunk, y);
     });
 }

@@ -177,6 +177,13 @@ _SHARES = (
     {"threads": 256, "rows": 1, "vectors": 8},
     {"threads": 1024, "rows": 1, "vectors": 4},
 )
+# Others that problems drawn from the population may need.
+_MORE_SHARES = (
+    {"threads": 8, "rows": 16, "vectors": 4},
+    {"threads": 8, "rows": 16, "vectors": 8},
+    {"threads": 32, "rows": 8, "vectors": 2},
+    {"threads": 32, "rows": 4, "vectors": 8},
+)
 # So few rows leave multiprocessors idle where a block takes each.
 _FEW_ROWS = 64
 _NAMES = ("to_16", "tiny_rows", "short_rows", "to_512", "to_1024", "to_2048", "to_4096", "middle_rows", "to_16384")
@@ -238,7 +245,7 @@ KERNELS = (
         "a group of threads keeps its row in registers between the passes: x is read once; many short rows per block",
         (GROUP, GROUPS, VECTORS),
         (GROUPS_FIT_BLOCK, ONE_ROW_BEYOND_WARP),
-        _SHARES,
+        (*_SHARES, *_MORE_SHARES),
         max_spill_bytes=16,  # of blocks of 1024 threads, whose masked rows want two more than the 64 registers that a thread has
         domain=lambda t: _serve(t["threads"] * t["vectors"] * 4),
         tile=_find_row_tile,
@@ -259,7 +266,7 @@ def choose(problem: Problem) -> Choice:
     """Return the variant that keeps a row where it fits: in the registers of as few threads as hold it, or in shared memory."""
     columns = problem.sizes["columns"]
     block, cluster, registers, shared = KERNELS[2:]
-    for bound in registers.variants:
+    for bound in _SHARES:
         if columns <= bound["threads"] * bound["vectors"] * 4:
             return Choice(registers.bind(bound), f"the registers of {bound['threads']} threads hold a row")
     if problem.sizes["rows"] <= _FEW_ROWS:
