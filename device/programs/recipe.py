@@ -17,7 +17,9 @@ from pathlib import Path
 
 SOURCE_SUFFIXES = (".cu", ".cpp", ".cc", ".cxx", ".c")
 _COMPILERS = re.compile(r"(?:nvcc|nvc\+\+|g\+\+|gcc|cc|c\+\+|clang|clang\+\+)(?:-\d+)?")
-_KEPT_FLAGS = re.compile(r"-D.+|-U.+|-rdc=true|--relocatable-device-code=true|-dc|-?-use_fast_math|-?-fmad=.*|-?-default-stream=.+")
+_KEPT_FLAGS = re.compile(
+    r"-D.+|-U.+|-rdc=true|--relocatable-device-code=true|-dc|-?-use_fast_math|-?-fmad=.*|-?-default-stream=.+|-?-maxrregcount=.+"
+)
 _KEPT_HOST_FLAGS = re.compile(r"-fopenmp|-pthread|-f[\w=+-]+|-m[\w=.-]+|-D.+")
 _DROPPED_HOST_FLAGS = re.compile(r"-fPIC|-fsanitize.*|-fdiagnostics.*|-m(?:tune|cpu).*")
 _STANDARD = re.compile(r"--?std[= ](?:c|gnu)\+\+(\w+)")
@@ -45,6 +47,8 @@ _WITH_VALUE = frozenset(
         "-Xlinker",
         "-default-stream",
         "--default-stream",
+        "-maxrregcount",
+        "--maxrregcount",
     ]
 )
 _ORDER = ("98", "03", "11", "0x", "14", "1y", "17", "1z", "20", "2a", "23")

@@ -54,6 +54,14 @@ def test_a_makefile_gives_sources_macros_headers_and_arguments(tmp_path: Path) -
 
 
 @needs_make
+@pytest.mark.parametrize("option", ["-maxrregcount=32", "-maxrregcount 32", "--maxrregcount=32"])
+def test_a_limit_of_registers_is_no_option_of_the_host_compiler(tmp_path: Path, option: str) -> None:
+    write(tmp_path, {"Makefile": f"app: main.cu\n\tnvcc -march=native {option} -o app main.cu\n", "main.cu": MAIN})
+    (program,) = find_programs(tmp_path)
+    assert program.recipe.flags == ("-Xcompiler=-march=native", option.replace(" ", "="))
+
+
+@needs_make
 def test_each_main_of_a_makefile_has_its_own_arguments(tmp_path: Path) -> None:
     rules = "".join(f"{name}: {name}.cu\n\tnvcc -o {name} {name}.cu\n" for name in "ab")
     write(tmp_path, {"Makefile": f"run: a b\n\t./b 2 > b.txt\n\t./a 1 2>&1 | tee a.txt\n{rules}", "a.cu": MAIN, "b.cu": MAIN})

@@ -16,6 +16,7 @@ extern __device__ int table[4];
 extern __constant__ int scale;
 extern __device__ Function pick;
 extern __device__ Shape* make_shape(int kind);
+extern __device__ int part_letter(int i);
 
 static __device__ int local_twice(int x) { return 2 * x; }  // rdc_part.cu has another function of this name
 template <class T>
@@ -28,6 +29,14 @@ namespace {
 __global__ void across(int* out) {
     const int i = threadIdx.x;
     out[i] = helper(i) + table[i & 3] + local_twice(i) + common(i) + pick(i) + scale;
+}
+
+__device__ __noinline__ int letter(const char* text, int i) { return text[i]; }
+
+// Two strings, $str and $str$1; the second name is what one of two objects with a $str would get if names were numbered blindly.
+__global__ void texts(int* out) {
+    const int i = threadIdx.x & 3;
+    out[threadIdx.x] = (letter("main", i) * 256 + letter("text", i)) * 256 + part_letter(i);
 }
 
 __device__ __noinline__ int fibonacci(int n) { return n < 2 ? n : fibonacci(n - 1) + fibonacci(n - 2); }
@@ -72,6 +81,7 @@ __global__ void exhaust(int* out) { out[0] = malloc(1 << 20) != nullptr, out[1] 
 
 extern "C" {
 void run_across(int* out) { across<<<1, 32>>>(out); }
+void run_texts(int* out) { texts<<<1, 32>>>(out); }
 void run_shapes(int* out) { shapes<<<1, 32>>>(out); }
 void run_lists(int* out, int fault) { lists<<<1, 32>>>(out, fault); }
 void run_exhaust(int* out) { exhaust<<<1, 1>>>(out); }

@@ -29,6 +29,8 @@ __device__ Shape* make_shape(int kind) {
     return new Line;
 }
 
+__device__ int part_letter(int i) { return "part"[i]; }  // $str, which rdc_main.cu has too
+
 namespace {
 __global__ void tables(int* out) { out[threadIdx.x] = common(table[threadIdx.x & 3]); }
 }  // namespace

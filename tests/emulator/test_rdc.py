@@ -47,6 +47,12 @@ def test_functions_and_variables_of_another_object(kernels: Kernels) -> None:
     assert reports == [] and np.array_equal(arrays[0], wanted)
 
 
+def test_strings_of_two_objects_stay_apart(kernels: Kernels) -> None:
+    arrays, reports = kernels.run("texts", np.zeros(32, np.int32))
+    wanted = [(ord(a) * 256 + ord(b)) * 256 + ord(c) for a, b, c in zip("main", "text", "part", strict=True)]
+    assert reports == [] and arrays[0].tolist() == wanted * 8
+
+
 def test_the_host_names_variables_of_either_object(kernels: Kernels) -> None:
     arrays, reports = kernels.run("tables", np.zeros(32, np.int32), 7)
     assert reports == [] and arrays[0][:4].tolist() == [21, 24, 90, 120]

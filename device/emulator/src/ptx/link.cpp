@@ -95,7 +95,10 @@ Module link(std::vector<Module> modules) {
         Module& module = modules[index];
         Names names;
         const auto keep_apart = [&](const std::string& name, Linkage linkage) {
-            if (!is_shared(linkage) && users[name] > 1) names[name] = name + "$" + std::to_string(index);
+            if (is_shared(linkage) || users[name] < 2) return;
+            std::string own = name + "$" + std::to_string(index);
+            while (!users.try_emplace(own, 1).second) own += "$";  // a compiler numbers its strings: $str, $str$1
+            names[name] = own;
         };
         for (const Variable& variable : module.variables) keep_apart(variable.name, variable.linkage);
         for (const Function& function : module.functions) {
