@@ -21,7 +21,8 @@ Examples:
   # what drawn problems need, from times of all variants on a GPU
   python -m harness compare gemm_bias_act --drawn 120 --regret \\
     --use coverage --publish /tmp/coverage
-  python -m harness promote gemm_bias_act --population /tmp/coverage/drawn.json
+  python -m harness promote gemm_bias_act \\
+    --population /tmp/coverage/drawn.json
 """
 
 from __future__ import annotations

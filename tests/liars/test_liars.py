@@ -61,6 +61,8 @@ DRAWN = (
     "late_columns",
     "wide_stride",
     "unaligned_weights",
+    "half_aligned_bias",
+    "beyond_benched",
     "signed_index",
     "counts_on_host",
     "slips_now_and_then",

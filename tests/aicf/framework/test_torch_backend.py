@@ -124,5 +124,6 @@ def test_what_it_does_not_do_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_pytorch_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
     monkeypatch.delitem(sys.modules, "aicf.backends.torch", raising=False)
+    monkeypatch.setattr("aicf.backends._opened", {})
     with pytest.raises(ImportError, match="backend 'torch' needs PyTorch, which is not installed: pip install torch"):
-        find_backend.__wrapped__("torch")  # what is open already stays
+        find_backend("torch")
