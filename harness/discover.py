@@ -8,7 +8,7 @@ import importlib.machinery
 import importlib.util
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -21,10 +21,14 @@ from harness.spec.callables import find_place
 
 @dataclass(frozen=True)
 class LoadedOp:
-    """An op and the folder it was read from. ``include_dir`` is the folder that op sources name in ``#include "common/..."``."""
+    """An op and the folder it was read from. ``include_dir`` is the folder that op sources name in ``#include "common/..."``.
+
+    ``generated`` are the headers that were made of the op, by path, once they were asked for.
+    """
 
     op: Op
     folder: Path
+    generated: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def include_dir(self) -> Path:

@@ -10,6 +10,7 @@ and makes the contract of each variant's chain, by which its entry points check,
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,6 +21,8 @@ from harness.discover import LoadedOp
 from harness.spec import Attribute, Op, SpecError, Variant
 from harness.spec.conditions import Condition, Count, OneOf
 from harness.spec.interface import Interface
+
+_generating = threading.Lock()
 
 
 def includes_generated(folder: Path) -> bool:
@@ -35,6 +38,13 @@ def generate_sources(loaded: LoadedOp) -> dict[str, str]:
     """
     if not includes_generated(loaded.folder) or (loaded.folder / "params.h").is_file():
         return {}
+    with _generating:  # the builds of all variants ask at once
+        if not loaded.generated:
+            loaded.generated.update(_generate(loaded))
+        return dict(loaded.generated)
+
+
+def _generate(loaded: LoadedOp) -> dict[str, str]:
     interface = Interface(loaded.op)
     return {
         f"{loaded.op.name}/params.h": write_params(interface),

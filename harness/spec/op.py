@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -280,6 +282,13 @@ class Op:
     def find_kernel(self, name: str) -> Kernel:
         """Return the kernel of that name, or raise :class:`SpecError` with the names there are."""
         return find_kernel(self.name, self.kernels, name)
+
+    @cached_property
+    def settings(self) -> tuple[Problem, ...]:
+        """A problem for each setting of the attributes, the last one's choices changing fastest, of one listed problem's sizes."""
+        names = [a.name for a in self.attributes]
+        choices = itertools.product(*(a.choices for a in self.attributes))
+        return tuple(Problem(self.problems[0].sizes, dict(zip(names, c, strict=True))) for c in choices)
 
     def select_variants(self, names: Sequence[str]) -> tuple[Variant, ...]:
         """Resolve names from the command line: a kernel (all its listed variants), a full variant id, or a pattern of listed ids.

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 from harness.errors import SpecError
 from harness.spec.arguments import Attribute, Tensor
-from harness.spec.conditions import AttributeValue
 from harness.spec.op import Op
 from harness.spec.problem import Problem
 
@@ -25,21 +25,20 @@ def tabulate(op: Op, function: Callable[[Problem], Any]) -> Table:
 
     Rows name those attributes alone that the function depends on. Its value must not depend on the sizes.
     """
-    sizes = op.problems[0].sizes
-    names = [a.name for a in op.attributes]
-    values = {
-        combination: function(Problem(sizes, dict(zip(names, combination, strict=True))))
-        for combination in itertools.product(*(a.choices for a in op.attributes))
-    }
-    matters = [i for i, a in enumerate(op.attributes) if any(_differs(values, i, a.choices, c) for c in values)]
-    rows = {tuple(c[i] for i in matters): value for c, value in values.items()}
-    return [{"when": {names[i]: v for i, v in zip(matters, key, strict=True)}, "value": value} for key, value in rows.items()]
+    values = [function(problem) for problem in op.settings]
+    known: list[Any] = []
+    numbers = np.array([_number(known, value) for value in values]).reshape([len(a.choices) for a in op.attributes])
+    matters = [i for i in range(numbers.ndim) if (numbers != numbers.take([0], axis=i)).any()]
+    names = [op.attributes[i].name for i in matters]
+    rows = {tuple(p.attributes[n] for n in names): value for p, value in zip(op.settings, values, strict=True)}
+    return [{"when": dict(zip(names, key, strict=True)), "value": value} for key, value in rows.items()]
 
 
-def _differs(
-    values: Mapping[tuple[AttributeValue, ...], Any], index: int, choices: tuple[AttributeValue, ...], at: tuple[AttributeValue, ...]
-) -> bool:
-    return any(values[(*at[:index], choice, *at[index + 1 :])] != values[at] for choice in choices)
+def _number(known: list[Any], value: Any) -> int:
+    """Return the place of a value among those that are known, where it is put if it is new."""
+    if value not in known:
+        known.append(value)
+    return known.index(value)
 
 
 def find_presence(op: Op, attribute: Attribute) -> Tensor | None:
