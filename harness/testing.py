@@ -68,11 +68,11 @@ class OpUnderTest:
             device.synchronize()
             return case.read_outputs()
 
-    def find_least(self, variant: Variant, size: str) -> int:
-        """Return the least value of a size that the variant serves."""
+    def widen(self, variant: Variant, size: str, wanted: int) -> int:
+        """Return a size as wanted, or the least that the variant serves."""
         domain = self.op.find_kernel(variant.kernel).domain
         conditions = domain(variant.tunables) if domain is not None else ()
-        return max((c.min for c in conditions if isinstance(c, Count) and dict(c.steps) == {size: 1}), default=1)
+        return max(wanted, *(c.min for c in conditions if isinstance(c, Count) and dict(c.steps) == {size: 1}), 1)
 
     def patch(self, folder: Path, file: str, old: str, new: str) -> OpUnderTest:
         """Return the op as a copy in ``folder`` with a text of one of its sources replaced: a liar that differs by one idea.

@@ -12,7 +12,7 @@ import numpy as np
 
 from contract.documents import parse_json
 from contract.frozen_set import FrozenOp, read_op
-from harness.compare.drawn.record import PEER, DrawnRun
+from harness.compare.drawn.record import DrawnRun
 from harness.errors import FrozenUseError
 from harness.freezing.store.changes import change_index
 from harness.surveys.fitting import TimesRow, fit_survey
@@ -62,7 +62,7 @@ def _list_documents(document: dict[str, Any]) -> list[dict[str, Any]]:
             {
                 "sizes": dict(row.sizes),
                 "attributes": dict(row.attributes),
-                "times_us": {c.name: c.us for c in row.contenders if c.role != PEER and c.counts},
+                "times_us": {c.name: c.us for c in row.own_timed},
             }
             for row in run.rows
             if not any(np.any(pad) for pad in row.padding.values()) and not row.orders

@@ -48,11 +48,6 @@ def test_kernel_verifies_on_every_problem(device: Device, open_kernel: Open, ker
     assert len(passed) >= (4 if kernel == "cluster_passes" else len(problems))
 
 
-def widen(kernel: str, columns: int) -> int:
-    """Return as many columns, or the fewest that the kernel serves."""
-    return max(columns, UNDER_TEST.find_least(VARIANTS[kernel], "columns"))
-
-
 def make_problem(rows: int, columns: int, eps: float = 2.0**-16, **attributes: bool | str) -> Problem:
     return Problem({"rows": rows, "columns": columns}, {"with_statistics": True, **attributes}, scalars={"eps": eps})
 
@@ -60,7 +55,7 @@ def make_problem(rows: int, columns: int, eps: float = 2.0**-16, **attributes: b
 @pytest.mark.parametrize("columns", [37, 256])
 @pytest.mark.parametrize("kernel", VARIANTS)
 def test_rows_times_a_power_of_two_have_the_same_bits(device: Device, open_kernel: Open, kernel: str, columns: int) -> None:
-    columns = widen(kernel, columns)
+    columns = UNDER_TEST.widen(VARIANTS[kernel], "columns", columns)
     problem = make_problem(6, columns)
     inputs = make_inputs(OP, problem)
     once = UNDER_TEST.launch(device, open_kernel(kernel), problem, inputs)
@@ -71,7 +66,7 @@ def test_rows_times_a_power_of_two_have_the_same_bits(device: Device, open_kerne
 
 @pytest.mark.parametrize("kernel", VARIANTS)
 def test_a_permutation_of_rows_permutes_the_results(device: Device, open_kernel: Open, kernel: str) -> None:
-    problem = make_problem(9, widen(kernel, 100), with_residual=True)
+    problem = make_problem(9, UNDER_TEST.widen(VARIANTS[kernel], "columns", 100), with_residual=True)
     inputs = make_inputs(OP, problem)
     order = np.random.default_rng(4).permutation(9)
     once = UNDER_TEST.launch(device, open_kernel(kernel), problem, inputs)
@@ -83,7 +78,7 @@ def test_a_permutation_of_rows_permutes_the_results(device: Device, open_kernel:
 
 @pytest.mark.parametrize("kernel", VARIANTS)
 def test_what_is_normalised_is_the_sum_as_it_was_written(device: Device, open_kernel: Open, kernel: str) -> None:
-    columns = widen(kernel, 130)
+    columns = UNDER_TEST.widen(VARIANTS[kernel], "columns", 130)
     problem = make_problem(5, columns, dtype="bfloat16", with_residual=True)
     inputs = make_inputs(OP, problem)
     added = UNDER_TEST.launch(device, open_kernel(kernel), problem, inputs)

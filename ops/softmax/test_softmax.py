@@ -63,11 +63,6 @@ def _run(device: Device, variant: Launchable, x: NDArray[Any], inputs: dict[str,
     return UNDER_TEST.launch(device, variant, problem, {"x": x, **(inputs or {})})["y"]
 
 
-def _widen(kernel: str, columns: int) -> int:
-    """Return as many columns, or the fewest that the kernel serves."""
-    return max(columns, UNDER_TEST.find_least(VARIANTS[kernel], "columns"))
-
-
 def _draw_coarse(rows: int, columns: int) -> NDArray[np.float32]:
     """Return values with few bits: sums of them with other such values, and their products with powers of two, are exact."""
     return np.asarray(np.random.default_rng(3).integers(-256, 257, (rows, columns)) / 64, np.float32)
@@ -76,7 +71,7 @@ def _draw_coarse(rows: int, columns: int) -> NDArray[np.float32]:
 @pytest.mark.parametrize("log", [False, True])
 @pytest.mark.parametrize("kernel", VARIANTS)
 def test_a_shift_changes_no_bit_and_permuted_rows_permute(device: Device, open_kernel: Open, kernel: str, log: bool) -> None:
-    columns = _widen(kernel, 61)
+    columns = UNDER_TEST.widen(VARIANTS[kernel], "columns", 61)
     x, order = _draw_coarse(37, columns), np.random.default_rng(4).permutation(37)
     y = _run(device, open_kernel(kernel), x, log=log)
     np.testing.assert_array_equal(_run(device, open_kernel(kernel), (x + np.float32(8.0))[order], log=log), y[order])
@@ -88,7 +83,7 @@ def test_a_shift_changes_no_bit_and_permuted_rows_permute(device: Device, open_k
 
 @pytest.mark.parametrize("kernel", VARIANTS)
 def test_a_causal_mask_has_the_bits_of_the_boolean_one(device: Device, open_kernel: Open, kernel: str) -> None:
-    columns = _widen(kernel, 60)
+    columns = UNDER_TEST.widen(VARIANTS[kernel], "columns", 60)
     x, queries = _draw_coarse(50, columns).astype(find_dtype("bfloat16")), 23
     keep = np.arange(columns) <= np.arange(50)[:, np.newaxis] % queries
     causal = _run(device, open_kernel(kernel), x, {"queries": np.int64(queries)}, mask="causal")
@@ -100,7 +95,7 @@ def test_a_causal_mask_has_the_bits_of_the_boolean_one(device: Device, open_kern
 @pytest.mark.parametrize("log", [False, True])
 @pytest.mark.parametrize("kernel", VARIANTS)
 def test_what_is_hidden_counts_nothing(device: Device, open_kernel: Open, kernel: str, log: bool) -> None:
-    columns = _widen(kernel, 50)
+    columns = UNDER_TEST.widen(VARIANTS[kernel], "columns", 50)
     x, keep = _draw_coarse(6, columns), np.random.default_rng(5).random((6, columns)) < 0.5
     keep[:, 0], keep[0] = True, False
     keep[1], x[1] = np.arange(columns) < 3, -np.inf
@@ -120,7 +115,7 @@ def test_what_is_hidden_counts_nothing(device: Device, open_kernel: Open, kernel
 def test_special_values(device: Device, open_kernel: Open, kernel: str, columns: int) -> None:
     if kernel == "short_rows" and columns > 64:
         pytest.skip("a row of 1000 does not fit 4 lanes")
-    columns = _widen(kernel, columns)
+    columns = UNDER_TEST.widen(VARIANTS[kernel], "columns", columns)
     x = np.random.default_rng(2).standard_normal((7, columns)).astype(np.float32)
     x[0, :] = -np.inf
     x[1, : columns - 1] = -np.inf

@@ -50,11 +50,6 @@ def test_kernel_verifies_on_every_problem(device: Device, open_kernel: Open, ker
     assert len(passed) >= (4 if kernel == "cluster_passes" else len(problems) / 2)
 
 
-def _widen(kernel: str, columns: int) -> int:
-    """Return as many columns, or the fewest that the kernel serves."""
-    return max(columns, UNDER_TEST.find_least(VARIANTS[kernel], "columns"))
-
-
 @pytest.mark.parametrize("log", [False, True])
 def test_the_gradient_is_the_slope_of_softmax(log: bool) -> None:
     forward = OpUnderTest(Path(__file__).parent.parent / "softmax").op
@@ -79,7 +74,7 @@ def test_the_gradient_is_the_slope_of_softmax(log: bool) -> None:
 @pytest.mark.parametrize("kernel", VARIANTS)
 def test_a_logarithm_of_nothing_has_no_gradient_and_takes_none(device: Device, open_kernel: Open, kernel: str) -> None:
     rng = np.random.default_rng(7)
-    shape = (5, _widen(kernel, 40))
+    shape = (5, UNDER_TEST.widen(VARIANTS[kernel], "columns", 40))
     problem = Problem(dict(zip(("rows", "columns"), shape, strict=True)), {"log": True})
     is_hidden = rng.random(shape) < 0.3
     is_hidden[0] = True
@@ -94,7 +89,7 @@ def test_a_logarithm_of_nothing_has_no_gradient_and_takes_none(device: Device, o
 
 @pytest.mark.parametrize("kernel", VARIANTS)
 def test_permuted_rows_permute_and_the_gradient_scales_with_dy_to_the_bit(device: Device, open_kernel: Open, kernel: str) -> None:
-    columns = _widen(kernel, 61)
+    columns = UNDER_TEST.widen(VARIANTS[kernel], "columns", 61)
     problem = Problem({"rows": 33, "columns": columns}, {"log": False, "with_scale": True})
     inputs = make_inputs(OP, problem)
     order = np.random.default_rng(8).permutation(33)

@@ -90,9 +90,14 @@ class DrawnRow:
         return min((c for c in self.contenders if c.role == PEER and c.counts), key=lambda c: c.interval, default=None)
 
     @property
+    def own_timed(self) -> tuple[Contender, ...]:
+        """The op's own that were timed and are right."""
+        return tuple(c for c in self.contenders if c.role != PEER and c.counts)
+
+    @property
     def best(self) -> Contender | None:
         """The fastest of the op's own."""
-        return min((c for c in self.contenders if c.role != PEER and c.counts), key=lambda c: c.interval, default=None)
+        return min(self.own_timed, key=lambda c: c.interval, default=None)
 
     @property
     def ratio(self) -> float | None:
@@ -104,8 +109,7 @@ class DrawnRow:
     def regret(self) -> float | None:
         """What it takes longer than the fastest of the op's own that were timed, as a share; None where no other was."""
         mine, best = self.mine, self.best
-        others = sum(c.role != PEER and c.counts for c in self.contenders)
-        return None if mine is None or best is None or others < 2 else mine.interval[0] / best.interval[0] - 1.0
+        return None if mine is None or best is None or len(self.own_timed) < 2 else mine.interval[0] / best.interval[0] - 1.0
 
     @property
     def reason(self) -> str:

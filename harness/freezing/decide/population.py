@@ -59,11 +59,8 @@ def cover(times: Times, base: Collection[str], candidates: Collection[str]) -> l
     now = {p: min((us for n, us in row.items() if n in base), default=max(row.values())) for p, row in rows.items()}
     left, picks = set(candidates), []
     while left:
-        found = {name: _weigh(name, rows, now) for name in sorted(left)}
-        best = max(found.values(), key=lambda pick: pick.gain, default=None)
-        if best is None or not _is_worth_it(best):
-            rescuers = [p for p in found.values() if _is_worth_it(p)]
-            best = max(rescuers, key=lambda pick: pick.gain, default=None)
+        worth_it = filter(_is_worth_it, (_weigh(name, rows, now) for name in sorted(left)))
+        best = max(worth_it, key=lambda pick: pick.gain, default=None)
         if best is None:
             break
         picks.append(best)
