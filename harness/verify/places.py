@@ -23,6 +23,11 @@ NO_PLACES = "its outputs are single values, each of which needs all of the input
 Places = dict[int, NDArray[np.intp]]
 
 
+def has_places(op: Op, problem: Problem) -> bool:
+    """Return whether an output has more than one value, of which some can be judged without the others."""
+    return any(t.resolve_shape(problem) for t in op.outputs if t.present(problem))
+
+
 @dataclass(frozen=True)
 class Restriction:
     """A large problem of an op that declares :class:`harness.spec.Sampling`, restricted to some places of its outputs."""
@@ -42,8 +47,8 @@ class Restriction:
 
     @property
     def has_places(self) -> bool:
-        """Whether an output has more than one value, of which some can be judged without the others."""
-        return any(t.resolve_shape(self.problem) for t in self.outputs)
+        """Whether some values of the outputs can be judged without the others."""
+        return has_places(self.op, self.problem)
 
     def find_axis(self, tensor: str, axis: int) -> int:
         """Return which axis of a tensor one of the op's axes is."""

@@ -24,6 +24,7 @@ from harness.spec.dtypes import find_dtype, is_float
 from harness.verify.compare import Comparison, compare, find_mismatches, is_right
 from harness.verify.findings import Fault, FaultKind
 from harness.verify.inputs import make_inputs
+from harness.verify.places import has_places
 
 # A float64 reference of this much takes a CPU core about a second.
 WHOLE_FLOPS = 2.0**33
@@ -142,8 +143,7 @@ def compute_expected(
 ) -> Expected:
     """Run the op's float64 reference and tolerance on ``inputs``, whole or sampled."""
     cost = op.cost(problem)
-    has_places = any(t.resolve_shape(problem) for t in op.outputs if t.present(problem))
-    if op.sampling is None or not has_places or (cost.flops <= whole_flops and cost.bytes_moved <= whole_bytes):
+    if op.sampling is None or not has_places(op, problem) or (cost.flops <= whole_flops and cost.bytes_moved <= whole_bytes):
         return Expected(inputs, (_compute_part(op, problem, inputs),))
     first = next(t for t in op.outputs if t.present(problem))
     find_axis = op.sampling.find_axis
