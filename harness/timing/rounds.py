@@ -5,6 +5,7 @@ Whoever is timed later meets a warmer GPU; in rounds of A B ... B A everybody me
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -80,11 +81,13 @@ def time_problem(
     *,
     with_errors: bool = False,
     num_places: int = NUM_PLACES,
+    give_up_beyond: float = math.inf,
 ) -> Iterator[Timed]:
     """Time all (name, launchable) on one problem together in each mode, and yield each.
 
     Cold launches of short ones take ``num_places`` places in memory in turn. ``expected`` is what :func:`expect_timed` would compute,
-    where it is known already; ``with_errors`` finds out how far from it each output is.
+    where it is known already; ``with_errors`` finds out how far from it each output is. Who is slower than ``give_up_beyond`` times the
+    fastest gets the few samples that show it.
 
     The float64 reference is computed once; a variant whose output is wrong after it was timed, or whose time is below the roofline
     floor, is ``failed``, and so is one whose launch fails; raises :class:`DeviceError` when the device was lost with it.
@@ -97,7 +100,7 @@ def time_problem(
         with GpuLock(device.properties.uuid).hold():
             _prepare_entries(timer, case, all_entries, modes)
             for mode in modes:
-                _measure_entries(timer, case, all_entries, mode)
+                _measure_entries(timer, case, all_entries, mode, give_up_beyond)
         for entry in all_entries:
             if entry.timings and not entry.status:
                 _judge(timer, case, entry, expected, {Mode.COLD: floor.cold_us, Mode.HOT: floor.cached_us}, with_error=with_errors)
@@ -136,14 +139,14 @@ def _prepare_entries(timer: Timer, case: Placements, entries: Sequence[_Entry], 
             entry.reason = f"no hot time: {error}"
 
 
-def _measure_entries(timer: Timer, case: Placements, entries: Sequence[_Entry], mode: Mode) -> None:
+def _measure_entries(timer: Timer, case: Placements, entries: Sequence[_Entry], mode: Mode, give_up_beyond: float) -> None:
     """Time everybody who can be timed together; one that fails on the way is left out, and the others are timed anew."""
     while True:
         serving = [e for e in entries if not e.status and mode in e.subjects]
         if not serving:
             return
         try:
-            timings = timer.measure([e.subjects[mode] for e in serving])
+            timings = timer.measure([e.subjects[mode] for e in serving], give_up_beyond=give_up_beyond)
         except TimingError as error:
             culprit = next((e for e in serving if e.subjects[mode] is error.subject), None)
             if culprit is None:

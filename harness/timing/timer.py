@@ -136,25 +136,27 @@ class Timer:
         """Seconds in which the GPU worked on samples so far, evictions and warm-up among them, and their number."""
         return self._batches.usage
 
-    def measure(self, subjects: Sequence[Subject], *, give_up_above_us: float = math.inf) -> list[Timing]:
+    def measure(self, subjects: Sequence[Subject], *, give_up_above_us: float = math.inf, give_up_beyond: float = math.inf) -> list[Timing]:
         """Take samples, see :meth:`sample`, and say what came of them."""
-        return [self.conclude(r) for r in self.sample(subjects, give_up_above_us)]
+        return [self.conclude(r) for r in self.sample(subjects, give_up_above_us, give_up_beyond)]
 
-    def sample(self, subjects: Sequence[Subject], give_up_above_us: float = math.inf) -> list[Run]:
+    def sample(self, subjects: Sequence[Subject], give_up_above_us: float = math.inf, give_up_beyond: float = math.inf) -> list[Run]:
         """Warm up, then time subjects together in rounds until each one's stop rule ends it, or it proves to be slower than a limit.
 
-        Statistics take the host milliseconds: :meth:`conclude` needs no GPU, and can wait until another has it.
+        The limit is ``give_up_above_us`` or ``give_up_beyond`` times the fastest median of them, whichever is lower: who is above has the few
+        samples that showed it. Statistics take the host milliseconds: :meth:`conclude` needs no GPU, and can wait until another has it.
         """
         with self._turn.hold():
-            return self._sample(subjects, give_up_above_us)
+            return self._sample(subjects, give_up_above_us, give_up_beyond)
 
-    def _sample(self, subjects: Sequence[Subject], give_up_above_us: float) -> list[Run]:
+    def _sample(self, subjects: Sequence[Subject], give_up_above_us: float, give_up_beyond: float) -> list[Run]:
         if self.policy.queues_ahead and len(subjects) == 1:
             sampler = PipelinedSampler(self._batches, self.policy, self._default_mhz, self._clock, self._sleep)
             return [sampler.sample(subjects[0], give_up_above_us)]
         warmup_s, settled = self.warm_up(subjects)
         self._batches.begin_readings()
-        runs = [Run(s, self.policy.stop.min_samples) for s in subjects]
+        is_race = math.isfinite(give_up_beyond)
+        runs = [Run(s, self.policy.stop.floor_samples if is_race else self.policy.stop.min_samples) for s in subjects]
         active, num_rounds, pause_s = list(runs), 0, _FIRST_PAUSE_S
         while active:
             sequence, num_rounds = self._fill_batch(active, num_rounds)
@@ -167,8 +169,9 @@ class Timer:
             else:
                 pause_s = _FIRST_PAUSE_S
             self._collect(sequence, batch, elapsed_s)
+            fastest_us = min(float(np.median(r.times_us)) for r in runs) if is_race else math.inf
             for run in active:
-                run.decide(self.policy.stop, self._default_mhz, give_up_above_us)
+                run.decide(self.policy.stop, self._default_mhz, min(give_up_above_us, give_up_beyond * fastest_us))
             active = [r for r in active if r.reason is None]
         readings = self._batches.finish_readings()
         for run in runs:

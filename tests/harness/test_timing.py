@@ -13,7 +13,7 @@ from harness.timing.batches import Mode, TimingError
 from harness.timing.nvml import ClockMonitor, LazyMonitor, open_monitor
 from harness.timing.results import check_floor
 from harness.timing.stats import StopReason, StopRule
-from harness.timing.timer import Timer, TimingPolicy
+from harness.timing.timer import Launch, Timer, TimingPolicy
 from tests.harness.fake_device import FakeDevice, FakeInstruments
 
 POLICY = TimingPolicy(stop=StopRule(min_samples=30, max_samples=200, budget_s=0.5))
@@ -313,3 +313,17 @@ def test_what_is_far_too_slow_is_given_up_early() -> None:
     given_up = timer.measure([subject], give_up_above_us=9.0)[0]
     assert given_up.stop_reason is StopReason.TOO_SLOW and len(given_up.samples_us) == 10
     assert timer.measure([subject], give_up_above_us=11.0)[0].stop_reason is StopReason.SETTLED
+
+
+def test_who_is_far_behind_the_fastest_is_given_up_and_the_others_are_not() -> None:
+    device = FakeDevice()
+    timer = Timer(device, TimingPolicy(warmup_cap_s=0.0, max_batch=10), instruments=FakeInstruments(device))
+
+    def takes(us: float) -> Launch:
+        return lambda stream: device.enqueue(stream.handle, lambda: setattr(device, "clock_us", device.clock_us + us))
+
+    subjects = [timer.prepare(takes(us), Mode.COLD) for us in (14.0, 10.0, 12.0)]
+    slow, fastest, close = timer.measure(subjects, give_up_beyond=1.3)
+    assert slow.stop_reason is StopReason.TOO_SLOW and 10 <= len(slow.samples_us) < 20 and slow.summary.median == 14.0
+    for timing in (fastest, close):
+        assert timing.stop_reason is StopReason.SETTLED and len(timing.samples_us) >= 30

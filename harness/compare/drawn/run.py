@@ -150,7 +150,8 @@ def _time_drawn(session: Session, request: Request, plan: Plan, folder: Path, de
     timer = Timer(session.device, POLICY)
     try:
         with _publishing(op, folder, draw), open_progress(f"compare {op.name}", len(matches), quiet=quiet) as progress:
-            for row, timed in _until(deadline, time_matches(session, timer, matches, {p.name: p.max_error for p in peers})):
+            max_errors = {p.name: p.max_error for p in peers}
+            for row, timed in _until(deadline, time_matches(session, timer, matches, max_errors, with_all=request.with_all)):
                 _record(session, contenders, run.seed, row, timed)
                 run = record.add_row(run, row)
                 _keep(folder, run)

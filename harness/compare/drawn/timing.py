@@ -5,6 +5,7 @@ Inputs and float64 references of the next problems are computed while the GPU wo
 
 from __future__ import annotations
 
+import math
 import os
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -32,6 +33,8 @@ _AHEAD, _THREADS = 6, 4
 _MEMORY_SHARE = 1 / 16
 # Half of what a bench takes: what is left of the places' noise is little in a mean of dozens of problems.
 _NUM_PLACES = 8
+# Where all variants are timed, for the regret, most are far behind: a few samples show that.
+_GIVE_UP_BEYOND = 1.3
 
 
 @dataclass(frozen=True)
@@ -82,14 +85,18 @@ def expect_ahead(op: Op, problems: Iterable[Problem]) -> Iterator[Expected]:
 
 
 def time_matches(
-    session: Session, timer: Timer, matches: Sequence[Match], max_errors: Mapping[str, float]
+    session: Session, timer: Timer, matches: Sequence[Match], max_errors: Mapping[str, float], *, with_all: bool
 ) -> Iterator[tuple[DrawnRow, Mapping[str, Timed]]]:
-    """Time each match, and yield its row with the timings. ``max_errors`` are those of the libraries, by name."""
+    """Time each match, and yield its row with the timings. ``max_errors`` are those of the libraries, by name.
+
+    ``with_all`` says that all variants are among them: then those far behind the fastest get few samples.
+    """
     op = session.loaded.op
+    options = {"with_errors": True, "num_places": _NUM_PLACES, "give_up_beyond": _GIVE_UP_BEYOND if with_all else math.inf}
     expected = expect_ahead(op, (m.drawn.problem for m in matches))
     for match, known in zip(matches, expected, strict=True):
         entries = [(e.name, e.launchable) for e in match.entrants]
-        timed = time_all(session, timer, match.drawn.problem, entries, known, with_errors=True, num_places=_NUM_PLACES)
+        timed = time_all(session, timer, match.drawn.problem, entries, known, **options)
         yield make_row(match, timed, max_errors), timed
 
 
