@@ -143,7 +143,7 @@ class Timer:
     def sample(self, subjects: Sequence[Subject], give_up_above_us: float = math.inf, give_up_beyond: float = math.inf) -> list[Run]:
         """Warm up, then time subjects together in rounds until each one's stop rule ends it, or it proves to be slower than a limit.
 
-        The limit is ``give_up_above_us`` or ``give_up_beyond`` times the fastest median of them, whichever is lower: who is above has the few
+        The limit is ``give_up_above_us``, or ``give_up_beyond`` times the fastest median of them if that is lower: who is above has the few
         samples that showed it. Statistics take the host milliseconds: :meth:`conclude` needs no GPU, and can wait until another has it.
         """
         with self._turn.hold():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -31,16 +32,23 @@ def _tool(name: str) -> str:
 @pytest.fixture(scope="session")
 def emulator_library() -> Path:
     """The emulator's libcudart.so.13 that the device backend would take too; built here where there is none yet."""
-    try:
-        return find_emulator_library(read_settings())
-    except UnavailableError:
-        build = ROOT / "build" / "emulator"
+    build = ROOT / "build" / "emulator"
+    build.mkdir(parents=True, exist_ok=True)
+    with (build / "tests.lock").open("w") as lock:  # other processes of the tests may want it too
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            return find_emulator_library(read_settings())
+        except UnavailableError:
+            _build_emulator(build)
+    return build / "libcudart.so.13"
+
+
+def _build_emulator(build: Path) -> None:
     ninja = _tool("ninja")
     configure = [_tool("cmake"), "-S", str(ROOT / "device" / "emulator"), "-B", str(build), "-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={ninja}"]
     for command in ([*configure, "-DCMAKE_BUILD_TYPE=Release"], [ninja, "-C", str(build), "cudart"]):
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
-    return build / "libcudart.so.13"
 
 
 @pytest.fixture(scope="session")

@@ -235,6 +235,15 @@ def test_a_broken_tree(place: Path, data: st.DataObject, named: bool) -> None:
             each.write_bytes(original)
 
 
+@pytest.mark.parametrize("name", ["9" * 300, "/".join("a" * 200 for _ in range(30))])
+def test_a_source_whose_name_no_file_can_have(place: Path, name: str) -> None:
+    path = place / OP / TREE_FILE
+    tree = json.loads(path.read_text())
+    path.write_text(json.dumps(tree | {"files": tree["files"] | {f"sources/{name}": "0" * 64}}))
+    assert check_op(place, OP) != []
+    read_all(place)
+
+
 @pytest.mark.parametrize("folder", ["history", "evidence"])
 @FUZZ
 @given(data=st.data())
