@@ -40,19 +40,28 @@ __device__ __forceinline__ std::uint32_t draw_word(const Counter& counter, std::
     return take_word(draw_block(counter, element / 4, draw), static_cast<unsigned>(element % 4));
 }
 
-// The words of kElems elements that follow each other: a block for four where the first begins one.
+// The words of kElems elements that follow each other, from as few blocks as they lie in: one more where the first does not begin one.
 template <int kElems>
 __device__ __forceinline__ void draw_words(const Counter& counter, std::uint64_t first, int draw, std::uint32_t (&words)[kElems]) {
-    if (kElems % 4 == 0 && first % 4 == 0) {
+    if constexpr (kElems % 4 != 0) {
 #pragma unroll
-        for (int i = 0; i + 3 < kElems; i += 4) {
+        for (int i = 0; i < kElems; ++i) words[i] = draw_word(counter, first + i, draw);
+    } else {
+        const auto place = static_cast<unsigned>(first % 4);
+        std::uint32_t drawn[kElems + 4];
+#pragma unroll
+        for (int i = 0; i < kElems; i += 4) {
             const uint4 block = draw_block(counter, first / 4 + i / 4, draw);
-            words[i] = block.x, words[i + 1] = block.y, words[i + 2] = block.z, words[i + 3] = block.w;
+            drawn[i] = block.x, drawn[i + 1] = block.y, drawn[i + 2] = block.z, drawn[i + 3] = block.w;
         }
-        return;
-    }
+        const uint4 last = place == 0 ? uint4{} : draw_block(counter, first / 4 + kElems / 4, draw);
+        drawn[kElems] = last.x, drawn[kElems + 1] = last.y, drawn[kElems + 2] = last.z, drawn[kElems + 3] = last.w;
+        // By two places, then by one: an index that is not known when compiled would put them into local memory.
 #pragma unroll
-    for (int i = 0; i < kElems; ++i) words[i] = draw_word(counter, first + i, draw);
+        for (int i = 0; i < kElems + 1; ++i) drawn[i] = place >= 2 ? drawn[i + 2] : drawn[i];
+#pragma unroll
+        for (int i = 0; i < kElems; ++i) words[i] = place % 2 != 0 ? drawn[i + 1] : drawn[i];
+    }
 }
 
 // Whether an element with this random word stays when a share p is dropped: words from p 2^32 on, none from a share of 1 on. NaN drops all.

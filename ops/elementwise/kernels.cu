@@ -7,6 +7,9 @@
 // | streamed   | threads load several packs before they use one, and blocks go on to the next ones | 16 bytes, in flight   |
 //
 // Every element of a chain is read before any of it is written, by the same thread.
+//
+// Index is uint32 where elements and strides are below 2^31: a quotient is a multiplication then, and the code a third as long, which is
+// what a launch of a few microseconds waits for.
 #include <cstdint>
 #include <utility>
 
@@ -29,13 +32,13 @@ __device__ __forceinline__ void visit(const Call& call) {
 }
 
 // Arrays [rows, columns] with their row strides in elements; what is without gaps comes as one row.
-template <class Chain>
+template <class Chain, class Index = std::int64_t>
 struct Arrays {
-    std::int64_t rows, columns;
+    Index rows, columns;
     const void* in[kNumInputs<Chain>];
-    std::int64_t in_strides[kNumInputs<Chain>];
+    Index in_strides[kNumInputs<Chain>];
     void* out[kNumOutputs<Chain>];
-    std::int64_t out_strides[kNumOutputs<Chain>];
+    Index out_strides[kNumOutputs<Chain>];
     const Counter* counter;  // null where nothing is drawn
 };
 
@@ -59,16 +62,21 @@ __device__ __forceinline__ Element from_value(float value) {
 }
 
 // Where the value of an input for an element lies.
-template <Extent kExtent>
-__device__ __forceinline__ std::int64_t find_place(std::int64_t stride, std::int64_t row, std::int64_t column) {
-    if constexpr (kExtent == Extent::kFull) return row * stride + column;
+template <Extent kExtent, class Index>
+__device__ __forceinline__ std::int64_t find_place(Index stride, Index row, Index column) {
+    if constexpr (kExtent == Extent::kFull) return static_cast<std::int64_t>(row) * stride + column;
     if constexpr (kExtent == Extent::kColumns) return column;
-    if constexpr (kExtent == Extent::kRows) return row * stride;
+    if constexpr (kExtent == Extent::kRows) return static_cast<std::int64_t>(row) * stride;
     return 0;
 }
 
-template <class Chain, class Generic>
-__device__ __forceinline__ void compute_element(const Arrays<Chain>& arrays, std::int64_t row, std::int64_t column) {
+template <class Chain, class Index>
+__device__ __forceinline__ std::uint64_t number_element(const Arrays<Chain, Index>& arrays, Index row, Index column) {
+    return static_cast<std::uint64_t>(row) * arrays.columns + column;
+}
+
+template <class Chain, class Generic, class Index>
+__device__ __forceinline__ void compute_element(const Arrays<Chain, Index>& arrays, Index row, Index column) {
     using aicf::to_float;
     Lane<Chain> lane;
     visit<kNumInputs<Chain>>([&](auto number) {
@@ -78,13 +86,14 @@ __device__ __forceinline__ void compute_element(const Arrays<Chain>& arrays, std
             to_float(base[find_place<kOperand.extent>(arrays.in_strides[decltype(number)::value], row, column)]);
     });
     for (int draw = 0; draw < Chain::kNumDraws; ++draw) {
-        lane.words[draw] = draw_word(*arrays.counter, static_cast<std::uint64_t>(row * arrays.columns + column), draw);
+        lane.words[draw] = draw_word(*arrays.counter, number_element(arrays, row, column), draw);
     }
     Chain::compute(lane.in, lane.words, lane.out);
     visit<kNumOutputs<Chain>>([&](auto number) {
         using Stored = Element<Chain::kOutputs[decltype(number)::value].type, Generic>;
         auto* base = static_cast<Stored*>(arrays.out[decltype(number)::value]);
-        base[row * arrays.out_strides[decltype(number)::value] + column] = from_value<Stored>(lane.out[decltype(number)::value]);
+        const std::int64_t place = find_place<Extent::kFull>(arrays.out_strides[decltype(number)::value], row, column);
+        base[place] = from_value<Stored>(lane.out[decltype(number)::value]);
     });
 }
 
@@ -93,7 +102,7 @@ __global__ void __launch_bounds__(kThreads) elementwise_naive(const Arrays<Chain
     const std::int64_t element = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
     if (element >= arrays.rows * arrays.columns) return;
     const std::int64_t row = element / arrays.columns;
-    compute_element<Chain, Generic>(arrays, row, element - row * arrays.columns);
+    compute_element<Chain, Generic, std::int64_t>(arrays, row, element - row * arrays.columns);
 }
 
 // kWidth elements side by side, as they lie in memory: 16-byte accesses where they are as long, else one of all of them.
@@ -166,48 +175,61 @@ __device__ __forceinline__ void write_values(const float (&values)[kWidth], std:
     }
 }
 
-// Rows cut into packs of kWidth elements, the last of each row perhaps shorter. 32 bits suffice below 2^31 packs.
+// Rows cut into packs of kWidth elements, the last of each row perhaps shorter.
+template <class Index>
 struct Split {
-    std::int64_t num_packs, row_packs;
-    Divisor divisor;  // row_packs, where is_small
-    bool is_small;
+    Index num_packs, row_packs;
+    Divisor divisor;  // row_packs, where Index has 32 bits
+
+    __device__ __forceinline__ Index find_row(Index pack) const {
+        if (row_packs == num_packs) return 0;
+        if constexpr (sizeof(Index) == 4) {
+            return static_cast<Index>(divisor.divide(static_cast<int>(pack)));
+        } else {
+            return pack / row_packs;
+        }
+    }
 };
 
-// kWidth elements of a row: their inputs as they lie in memory.
-template <class Chain, class Generic, int kWidth>
+// kWidth elements of a row: their inputs as they lie in memory. Loose ones are read and written one by one: rows begin anywhere.
+template <class Chain, class Generic, int kWidth, bool kIsLoose, class Index>
 struct Piece {
-    std::int64_t row, column;
+    using Operands = Arrays<Chain, Index>;
+
+    Index row, column;
     std::uint32_t in[kNumInputs<Chain>][kWidth];
 
-    __device__ __forceinline__ void locate(const Split& split, std::int64_t pack) {
-        row = 0;
-        if (split.row_packs < split.num_packs) row = split.is_small ? split.divisor.divide(static_cast<int>(pack)) : pack / split.row_packs;
+    __device__ __forceinline__ void locate(const Split<Index>& split, Index pack) {
+        row = split.find_row(pack);
         column = (pack - row * split.row_packs) * kWidth;
     }
 
-    __device__ __forceinline__ bool is_whole(const Arrays<Chain>& arrays) const { return column + kWidth <= arrays.columns; }
+    __device__ __forceinline__ bool is_whole(const Operands& arrays) const { return kWidth == 1 || column + kWidth <= arrays.columns; }
 
-    __device__ __forceinline__ void load(const Arrays<Chain>& arrays) {
+    __device__ __forceinline__ void load(const Operands& arrays) {
         visit<kNumInputs<Chain>>([&](auto number) {
             constexpr int i = decltype(number)::value;
             constexpr Operand kOperand = Chain::kInputs[i];
+            constexpr bool kHasLine = kOperand.extent == Extent::kFull || kOperand.extent == Extent::kColumns;
             using Stored = Element<kOperand.type, Generic>;
             const auto* source = static_cast<const Stored*>(arrays.in[i]) + find_place<kOperand.extent>(arrays.in_strides[i], row, column);
-            if constexpr (kOperand.extent == Extent::kFull || kOperand.extent == Extent::kColumns) {
+            if constexpr (kHasLine && !kIsLoose) {
                 load_words(source, in[i]);
             } else {
-                std::uint32_t one[1];
-                load_words(source, one);
-                in[i][0] = one[0];
+#pragma unroll
+                for (int place = 0; place < (kHasLine ? kWidth : 1); ++place) {
+                    std::uint32_t one[1];
+                    load_words(source + place, one);
+                    in[i][place] = one[0];
+                }
             }
         });
     }
 
-    __device__ __forceinline__ void compute(const Arrays<Chain>& arrays) const {
+    __device__ __forceinline__ void compute(const Operands& arrays) const {
         std::uint32_t words[Chain::kNumDraws > 0 ? Chain::kNumDraws : 1][kWidth];
         visit<Chain::kNumDraws>([&](auto draw) {
-            draw_words(*arrays.counter, static_cast<std::uint64_t>(row * arrays.columns + column), decltype(draw)::value,
-                       words[decltype(draw)::value]);
+            draw_words(*arrays.counter, number_element(arrays, row, column), decltype(draw)::value, words[decltype(draw)::value]);
         });
         float results[kNumOutputs<Chain>][kWidth];
 #pragma unroll
@@ -217,7 +239,13 @@ struct Piece {
                 constexpr int i = decltype(number)::value;
                 constexpr Operand kOperand = Chain::kInputs[i];
                 constexpr bool kHasLine = kOperand.extent == Extent::kFull || kOperand.extent == Extent::kColumns;
-                lane.in[i] = read_value<Element<kOperand.type, Generic>>(in[i], kHasLine ? place : 0);
+                using Stored = Element<kOperand.type, Generic>;
+                if constexpr (kIsLoose) {
+                    const std::uint32_t one[1] = {in[i][kHasLine ? place : 0]};
+                    lane.in[i] = read_value<Stored>(one, 0);
+                } else {
+                    lane.in[i] = read_value<Stored>(in[i], kHasLine ? place : 0);
+                }
             });
             visit<Chain::kNumDraws>([&](auto draw) { lane.words[decltype(draw)::value] = words[decltype(draw)::value][place]; });
             Chain::compute(lane.in, lane.words, lane.out);
@@ -226,53 +254,72 @@ struct Piece {
         visit<kNumOutputs<Chain>>([&](auto number) {
             constexpr int i = decltype(number)::value;
             using Stored = Element<Chain::kOutputs[i].type, Generic>;
-            std::uint32_t stored[kWidth];
-            write_values<Stored>(results[i], stored);
-            store_words(static_cast<Stored*>(arrays.out[i]) + row * arrays.out_strides[i] + column, stored);
+            Stored* target = static_cast<Stored*>(arrays.out[i]) + find_place<Extent::kFull>(arrays.out_strides[i], row, column);
+            if constexpr (kIsLoose) {
+#pragma unroll
+                for (int place = 0; place < kWidth; ++place) target[place] = from_value<Stored>(results[i][place]);
+            } else {
+                std::uint32_t stored[kWidth];
+                write_values<Stored>(results[i], stored);
+                store_words(target, stored);
+            }
         });
     }
 
     // What is left of a row.
-    __device__ __forceinline__ void finish(const Arrays<Chain>& arrays) const {
+    __device__ __forceinline__ void finish(const Operands& arrays) const {
 #pragma unroll 1
-        for (std::int64_t at = column; at < arrays.columns; ++at) compute_element<Chain, Generic>(arrays, row, at);
+        for (Index at = column; at < arrays.columns; ++at) compute_element<Chain, Generic>(arrays, row, at);
     }
 };
 
 // kWidth is as many elements as 16 bytes of the first input hold where all rows are aligned, else 1.
-template <class Chain, class Generic, int kThreads, int kWidth>
-__global__ void __launch_bounds__(kThreads) elementwise_vectorised(const Arrays<Chain> arrays, const Split split) {
-    const std::int64_t pack = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+template <class Chain, class Generic, int kThreads, int kWidth, bool kIsLoose, class Index>
+__global__ void __launch_bounds__(kThreads) elementwise_vectorised(const Arrays<Chain, Index> arrays, const Split<Index> split) {
+    const Index pack = static_cast<Index>(blockIdx.x) * kThreads + threadIdx.x;
     if (pack >= split.num_packs) return;
-    Piece<Chain, Generic, kWidth> piece;
+    Piece<Chain, Generic, kWidth, kIsLoose, Index> piece;
     piece.locate(split, pack);
     if (!piece.is_whole(arrays)) return piece.finish(arrays);
     piece.load(arrays);
     piece.compute(arrays);
 }
 
-// A block takes kThreads * kPacks packs that follow each other at a time, and with fewer blocks than there are such parts goes on.
-template <class Chain, class Generic, int kThreads, int kPacks, int kWidth>
-__global__ void __launch_bounds__(kThreads) elementwise_streamed(const Arrays<Chain> arrays, const Split split) {
-    constexpr std::int64_t kBlockPacks = std::int64_t{kThreads} * kPacks;
-    for (std::int64_t first = blockIdx.x * kBlockPacks; first < split.num_packs; first += gridDim.x * kBlockPacks) {
-        Piece<Chain, Generic, kWidth> pieces[kPacks];
+// A block takes kThreads * kPacks packs that follow each other at a time, and where it goes on, the next after those of all blocks. The
+// ends of rows come last, by code that is there once.
+template <class Chain, class Generic, int kThreads, int kPacks, int kWidth, bool kIsLoose, bool kGoesOn, class Index>
+__global__ void __launch_bounds__(kThreads) elementwise_streamed(const Arrays<Chain, Index> arrays, const Split<Index> split) {
+    constexpr Index kBlockPacks = static_cast<Index>(kThreads) * kPacks;
+    Index first = static_cast<Index>(blockIdx.x) * kBlockPacks + threadIdx.x;
+    do {
+        Piece<Chain, Generic, kWidth, kIsLoose, Index> pieces[kPacks];
+        bool has_end = false;
 #pragma unroll
         for (int p = 0; p < kPacks; ++p) {
-            const std::int64_t pack = first + p * kThreads + threadIdx.x;
+            const Index pack = first + p * kThreads;
+            if (pack >= split.num_packs) break;
             pieces[p].locate(split, pack);
-            if (pack < split.num_packs && pieces[p].is_whole(arrays)) pieces[p].load(arrays);
+            if (pieces[p].is_whole(arrays)) pieces[p].load(arrays);
         }
 #pragma unroll
         for (int p = 0; p < kPacks; ++p) {
-            if (first + p * kThreads + threadIdx.x >= split.num_packs) break;
+            if (first + p * kThreads >= split.num_packs) break;
             if (pieces[p].is_whole(arrays)) {
                 pieces[p].compute(arrays);
             } else {
-                pieces[p].finish(arrays);
+                has_end = true;
             }
         }
-    }
+        if (has_end) {
+#pragma unroll 1
+            for (Index pack = first; pack < split.num_packs && pack < first + kBlockPacks; pack += kThreads) {
+                Piece<Chain, Generic, kWidth, kIsLoose, Index> piece;
+                piece.locate(split, pack);
+                if (!piece.is_whole(arrays)) piece.finish(arrays);
+            }
+        }
+        first += static_cast<Index>(gridDim.x) * kBlockPacks;
+    } while (kGoesOn && first < split.num_packs);
 }
 
 }  // namespace aicf::elementwise

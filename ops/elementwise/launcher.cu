@@ -9,8 +9,10 @@ namespace {
 
 constexpr int kThreads = kTunables.threads;
 constexpr int kPacks = kTunables.packs > 0 ? kTunables.packs : 1;
-// Single elements are a fraction of a pack, so that more of them are to be in flight.
-constexpr int kLonePacks = kPacks < 2 ? 4 : 8;
+// Single elements are a fraction of a pack, so that more of them are to be in flight. Where numbers are drawn, four elements share a block.
+constexpr bool kDraws = ChainOfVariant::kNumDraws > 0;
+constexpr int kLooseWidth = kDraws ? 4 : 1;
+constexpr int kLoosePacks = kDraws ? kPacks : kPacks < 2 ? 4 : 8;
 
 using Operands = Arrays<ChainOfVariant>;
 
@@ -68,12 +70,44 @@ bool is_aligned(const Operands& arrays) {
     return fits;
 }
 
-Split split_rows(const Operands& arrays, int width) {
-    const std::int64_t row_packs = divide_up(arrays.columns, width), num_packs = row_packs * arrays.rows;
-    // A block may look this far past the last pack.
-    constexpr std::int64_t kMargin = 1 << 16;
-    const bool is_small = num_packs + kMargin < INT_MAX;
-    return {num_packs, row_packs, is_small ? make_divisor(row_packs) : Divisor{}, is_small};
+// Whether 32 bits number all elements and every place that a block may look at past the last one.
+bool is_small(const Operands& arrays) {
+    constexpr std::int64_t kMost = INT_MAX - (1 << 20);
+    bool fits = arrays.rows * arrays.columns < kMost;
+    for (const std::int64_t stride : arrays.in_strides) fits = fits && (arrays.rows == 1 || stride < kMost);
+    for (const std::int64_t stride : arrays.out_strides) fits = fits && (arrays.rows == 1 || stride < kMost);
+    return fits;
+}
+
+Arrays<ChainOfVariant, std::uint32_t> narrow(const Operands& arrays) {
+    const auto cut = [](std::int64_t value) { return static_cast<std::uint32_t>(value); };
+    Arrays<ChainOfVariant, std::uint32_t> narrowed = {cut(arrays.rows), cut(arrays.columns), {}, {}, {}, {}, arrays.counter};
+    for (int i = 0; i < kNumInputs<ChainOfVariant>; ++i) narrowed.in[i] = arrays.in[i], narrowed.in_strides[i] = cut(arrays.in_strides[i]);
+    for (int i = 0; i < kNumOutputs<ChainOfVariant>; ++i) {
+        narrowed.out[i] = arrays.out[i], narrowed.out_strides[i] = cut(arrays.out_strides[i]);
+    }
+    return narrowed;
+}
+
+template <class Index>
+Split<Index> split_rows(const Arrays<ChainOfVariant, Index>& arrays, int width) {
+    const std::int64_t row_packs = divide_up(static_cast<std::int64_t>(arrays.columns), width), num_packs = row_packs * arrays.rows;
+    return {static_cast<Index>(num_packs), static_cast<Index>(row_packs), sizeof(Index) == 4 ? make_divisor(row_packs) : Divisor{}};
+}
+
+// Launches a kernel's way of reading that the arrays allow: by packs or single elements, with numbers of 32 bits or of 64.
+template <class Generic, class Kernel>
+AicfStatus launch_where_it_fits(const Operands& arrays, cudaStream_t stream) {
+    constexpr int kWidth = kPackElems<Generic>;
+    const Operands flat = flatten(arrays);
+    const bool is_packed = is_aligned<Generic, kWidth>(flat);
+    if (!is_small(flat)) {
+        return is_packed ? Kernel::template launch_width<kWidth, false>(flat, stream)
+                         : Kernel::template launch_width<kLooseWidth, true>(flat, stream);
+    }
+    const auto small = narrow(flat);
+    return is_packed ? Kernel::template launch_width<kWidth, false>(small, stream)
+                     : Kernel::template launch_width<kLooseWidth, true>(small, stream);
 }
 
 template <class Generic>
@@ -86,40 +120,40 @@ struct naive {
 
 template <class Generic>
 struct vectorised {
-    template <int kWidth>
-    static AicfStatus launch_width(const Operands& arrays, cudaStream_t stream) {
-        const Split split = split_rows(arrays, kWidth);
-        const std::int64_t blocks = divide_up(split.num_packs, kThreads);
-        return launch_kernel(elementwise_vectorised<ChainOfVariant, Generic, kThreads, kWidth>, blocks, kThreads, 0, stream, arrays, split);
+    template <int kWidth, bool kIsLoose, class Index>
+    static AicfStatus launch_width(const Arrays<ChainOfVariant, Index>& arrays, cudaStream_t stream) {
+        const Split<Index> split = split_rows(arrays, kWidth);
+        const std::int64_t blocks = divide_up(static_cast<std::int64_t>(split.num_packs), kThreads);
+        return launch_kernel(elementwise_vectorised<ChainOfVariant, Generic, kThreads, kWidth, kIsLoose, Index>, blocks, kThreads, 0,
+                             stream, arrays, split);
     }
 
     static AicfStatus launch(const Operands& arrays, cudaStream_t stream) {
-        constexpr int kWidth = kPackElems<Generic>;
-        const Operands flat = flatten(arrays);
-        return is_aligned<Generic, kWidth>(flat) ? launch_width<kWidth>(flat, stream) : launch_width<1>(flat, stream);
+        return launch_where_it_fits<Generic, vectorised>(arrays, stream);
     }
 };
 
 template <class Generic>
 struct streamed {
-    template <int kWidth, int kInFlight>
-    static AicfStatus launch_width(const Operands& arrays, cudaStream_t stream) {
-        const Split split = split_rows(arrays, kWidth);
-        std::int64_t blocks = divide_up(split.num_packs, std::int64_t{kThreads} * kInFlight);
+    template <int kWidth, bool kIsLoose, class Index>
+    static AicfStatus launch_width(const Arrays<ChainOfVariant, Index>& arrays, cudaStream_t stream) {
+        // With 64 bits there are blocks enough to keep the memory busy.
+        constexpr int kInFlight = sizeof(Index) > 4 ? 1 : kIsLoose ? kLoosePacks : kPacks;
+        const Split<Index> split = split_rows(arrays, kWidth);
+        std::int64_t blocks = divide_up(static_cast<std::int64_t>(split.num_packs), std::int64_t{kThreads} * kInFlight);
         if (kTunables.blocks > 0) {
             int num_multiprocessors = 0;
             AICF_RETURN_IF_NOT_OK(count_multiprocessors(&num_multiprocessors));
             const std::int64_t most = std::int64_t{num_multiprocessors} * kTunables.blocks;
             blocks = blocks < most ? blocks : most;
         }
-        return launch_kernel(elementwise_streamed<ChainOfVariant, Generic, kThreads, kInFlight, kWidth>, blocks, kThreads, 0, stream,
-                             arrays, split);
+        constexpr auto kKernel =
+            elementwise_streamed<ChainOfVariant, Generic, kThreads, kInFlight, kWidth, kIsLoose, (kTunables.blocks > 0), Index>;
+        return launch_kernel(kKernel, blocks, kThreads, 0, stream, arrays, split);
     }
 
     static AicfStatus launch(const Operands& arrays, cudaStream_t stream) {
-        constexpr int kWidth = kPackElems<Generic>;
-        const Operands flat = flatten(arrays);
-        return is_aligned<Generic, kWidth>(flat) ? launch_width<kWidth, kPacks>(flat, stream) : launch_width<1, kLonePacks>(flat, stream);
+        return launch_where_it_fits<Generic, streamed>(arrays, stream);
     }
 };
 

@@ -175,6 +175,8 @@ KERNELS = (
         (REGISTERS_FIT,),
         (
             *({"chain": number, "threads": 256, "packs": 2, "blocks": 0} for number in range(len(CHAINS))),
+            # Several inputs bring as many bytes with a pack of each as one does with several.
+            *({"chain": n, "threads": 256, "packs": 1, "blocks": 0} for n in range(len(CHAINS)) if len(CHAINS[n].inputs) > 1),
             {"chain": NUMBERS["relu"], "threads": 256, "packs": 4, "blocks": 8},
         ),
         domain=_serve,

@@ -153,8 +153,8 @@ LIARS = {
     ),
     "number_by_row_of_its_stride": (
         "kernels.cu",
-        "static_cast<std::uint64_t>(row * arrays.columns + column)",
-        "static_cast<std::uint64_t>(row * arrays.out_strides[0] + column)",
+        "static_cast<std::uint64_t>(row) * arrays.columns + column",
+        "static_cast<std::uint64_t>(row) * arrays.out_strides[0] + column",
     ),
 }
 
