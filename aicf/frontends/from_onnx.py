@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aicf.backends import find_default
-from aicf.frontends.imported import TRAINING, Call, Imported, Network, Ref, Refusal, adopt, lift
+from aicf.frontends.imported import Imported, lift
+from aicf.frontends.network import TRAINING, Call, Network, Ref, Refusal, adopt
 from aicf.frontends.onnx_rules import RULES, Function, Settings
 from aicf.opset.types import DTYPES
 from aicf.tensor import Tensor
@@ -65,7 +66,7 @@ class _Reader:
         results = tuple(Ref(value.name) for value in self.graph.outputs)
         self.network.results = results[0] if len(results) == 1 else results
         self.network.constants = self.known
-        return self.network.make()
+        return Imported(self.network)
 
     def _read_input(self, value: Any) -> None:
         self.network.inputs.append(value.name)

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from aicf.frontends.from_torchscript import read_script
-from aicf.frontends.imported import Imported, Network, Ref, Refusal
+from aicf.frontends.imported import Imported
+from aicf.frontends.network import Network, Ref, Refusal
 from aicf.frontends.torch_tables import Tensors, check_writes, make_call
 
 # Calls of exported programs that check what the exporter took for granted, and make nothing; shapes of inputs are checked here.
@@ -79,7 +80,7 @@ def _read_exported(program: Any) -> Imported:
         else:
             network.refuse(spec.kind.name, str(spec.target), "a result that changes a buffer or an input is not supported")
     network.results = _pytree.tree_unflatten(results, program.call_spec.out_spec)
-    return network.make()
+    return Imported(network)
 
 
 # ---- torch.fx
@@ -100,7 +101,7 @@ def _read_module(module: Any) -> Imported:
         if node.op == "get_attr":
             tensors.take(node.name, node.target, _find_attribute(module, node.target))
     _FxReader(network, tensors, module).read(graph)
-    return network.make()
+    return Imported(network)
 
 
 def _find_attribute(module: Any, path: str) -> Any:

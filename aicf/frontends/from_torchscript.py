@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from aicf.frontends.imported import Call, Imported, Network, Ref, Refusal, list_refs
+from aicf.frontends.imported import Imported
+from aicf.frontends.network import Call, Network, Ref, Refusal, list_refs
 from aicf.frontends.torch_tables import Tensors, check_writes, make_call
 
 _LINE = re.compile(r'(?:File )?"?([^"\s]+\.py)"?(?:, line |\()(\d+)')
@@ -53,7 +54,7 @@ def read_script(module: Any) -> Imported:
     results = [reader.values.get(value.debugName()) for value in graph.outputs()]
     network.results = results[0] if len(results) == 1 else tuple(results)
     check_writes(network)
-    return network.make()
+    return Imported(network)
 
 
 class _Reader:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from aicf.frontends.imported import TRAINING, Call, Network, Refusal, adopt, list_refs
+from aicf.frontends.network import TRAINING, Call, Network, Refusal, adopt, list_refs
 from aicf.frontends.torch_rules import RULES, Rule
 from aicf.nn import Buffer, Parameter
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from aicf import functional as F
-from aicf.frontends.imported import Refusal
+from aicf.frontends.network import Refusal
 from aicf.frontends.onnx_rules.settings import Function, Settings, plain, rule
 from aicf.frontends.onnx_rules.shapes import read_axes
 from aicf.tensor import Tensor, apply

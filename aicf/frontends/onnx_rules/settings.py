@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from aicf.frontends.imported import Refusal
+from aicf.frontends.network import Refusal
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from aicf import functional as F
-from aicf.frontends.imported import Refusal
+from aicf.frontends.network import Refusal
 from aicf.frontends.onnx_rules.settings import Function, Settings, plain, rule
 from aicf.opset.types import broadcast_shapes
 from aicf.tensor import Tensor

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from aicf import functional as F
-from aicf.frontends.imported import Refusal
+from aicf.frontends.network import Refusal
 from aicf.frontends.torch_rules.table import rule
 from aicf.opset.types import FLOATS, INTEGERS, find_dtype
 from aicf.tensor import Tensor

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from aicf import functional as F
-from aicf.frontends.imported import Refusal
+from aicf.frontends.network import Refusal
 from aicf.frontends.torch_rules.elementwise import promote, to_float
 from aicf.frontends.torch_rules.table import rule
 from aicf.tensor import Tensor, apply

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from aicf import functional as F
-from aicf.frontends.imported import Refusal, lift
+from aicf.frontends.imported import lift
+from aicf.frontends.network import Refusal
 from aicf.frontends.torch_rules.elementwise import find_dtype_name
 from aicf.frontends.torch_rules.table import rule
 from aicf.opset.types import broadcast_shapes

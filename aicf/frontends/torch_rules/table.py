@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from aicf.frontends.imported import Ref, Refusal
+from aicf.frontends.network import Ref, Refusal
 
 Function = Callable[..., Any]
 
