@@ -259,7 +259,7 @@ OP = Op(
         Tensor("lr", (), Role.INPUT, values=Positive(1e-6, 0.01)),
         Tensor("copy", ("N",), Role.OUTPUT, _find_dtype, present=lambda p: bool(p.attributes.get("with_copy", False))),
         Tensor("steps_done", (), Role.INOUT, "int64", present=_advances, values=Uniform(0, 100000), is_added=True),
-        Tensor("factor", (), Role.INPUT, present=_is_guarded, values=Uniform(-1.0, 1.0)),
+        Tensor("factor", (), Role.INPUT, present=_is_guarded, values=Uniform(-1.0, 1.0), is_added=True),
     ),
     attributes=(
         Attribute("dtype", FLOATS, "float32", passed=False),
