@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch.nn import functional as TF
 
+from aicf.errors import UnsupportedError
 from aicf.opset import Attrs, Type
 from contract.expressions.philox import draw_words, find_kept
 
@@ -231,13 +232,19 @@ def _cross_entropy(inputs: Sequence[Any], attrs: Attrs, results: Sequence[Type])
 # ---- updates
 
 
+def _refuse_factor(factor: Any) -> None:
+    if factor is not None:  # part of compiled steps, and this backend runs none
+        raise UnsupportedError("backend torch: updates take no factor of a scaled loss; compile the step for another backend")
+
+
 def _read_scales(scales: Sequence[Any]) -> tuple[Any, Any]:
     p_scale, g_scale = scales
     return 1.0 if p_scale is None else p_scale, 1.0 if g_scale is None else g_scale
 
 
 def _adam(inputs: Sequence[Any], attrs: Attrs, results: Sequence[Type]) -> list[Any]:
-    p, grad, m, v, step, lr, *scales = inputs
+    p, grad, m, v, step, lr, *scales, factor = inputs
+    _refuse_factor(factor)
     p_scale, g_scale = _read_scales(scales)
     beta1, beta2, eps, decay = (float(attrs[name]) for name in ("beta1", "beta2", "eps", "weight_decay"))  # type: ignore[arg-type]
     grad = grad.to(p.dtype)
@@ -252,7 +259,8 @@ def _adam(inputs: Sequence[Any], attrs: Attrs, results: Sequence[Type]) -> list[
 
 
 def _sgd(inputs: Sequence[Any], attrs: Attrs, results: Sequence[Type]) -> list[Any]:
-    p, grad, velocity, lr, *scales = inputs
+    p, grad, velocity, lr, *scales, factor = inputs
+    _refuse_factor(factor)
     p_scale, g_scale = _read_scales(scales)
     momentum, decay = float(attrs["momentum"]), float(attrs["weight_decay"])  # type: ignore[arg-type]
     grad = grad.to(p.dtype) + decay * (g_scale / p_scale) * p
@@ -264,7 +272,8 @@ def _sgd(inputs: Sequence[Any], attrs: Attrs, results: Sequence[Type]) -> list[A
 
 
 def _lion(inputs: Sequence[Any], attrs: Attrs, results: Sequence[Type]) -> list[Any]:
-    p, grad, m, lr, *scales = inputs
+    p, grad, m, lr, *scales, factor = inputs
+    _refuse_factor(factor)
     p_scale, _ = _read_scales(scales)
     beta1, beta2, decay = (float(attrs[name]) for name in ("beta1", "beta2", "weight_decay"))  # type: ignore[arg-type]
     grad = grad.to(p.dtype)

@@ -42,11 +42,13 @@ class Chooser(Protocol):
 class Training:
     """What makes a step of a loss, the graph's first output: which parameters are trained, and what to do with their gradients.
 
-    ``attach`` is given the rewriter behind the backward pass and the gradients by owner, and returns updates of states.
+    ``attach`` is given the rewriter behind the backward pass and the gradients by owner, and returns updates of states. ``begin`` returns
+    what the backward pass begins with in the place of 1, a scalar of the loss' dtype: gradients are scaled by it.
     """
 
     owners: tuple[str, ...]
     attach: Callable[[Rewriter, Mapping[str, Value]], Updates]
+    begin: Callable[[Rewriter, Value], Value] | None = None
 
 
 @dataclass(frozen=True)

@@ -75,9 +75,13 @@ class _Mixer:
             return None
         amp = find_op(node.op).amp
         if node.op == "Reduce" and node.attrs["function"] == "sum" and node.differentiates is not None:
-            amp = "follow"  # a gradient, which is added up in fp32 and rounded once, like those that products make
+            # A gradient, which is added up in fp32 and rounded once, like those that products make, of what these read.
+            is_cast = self._compute == "float16" and any((v.id, self._compute) in self._casts for v in floats)
+            amp = "always" if is_cast else "follow"
         if amp == "always":
             return self._compute
+        if self._compute == "float16" and find_op(node.op).needs_range:
+            return _WIDE
         # An op that follows runs in the compute dtype where all that it reads, constants aside, is in that.
         tensors = [v for v in floats if self.rewriter.find_producer(v, "Full") is None]
         narrow = amp == "follow" and bool(tensors) and all(v.type.dtype == self._compute for v in tensors)

@@ -16,7 +16,7 @@ from aicf.opset import Type
 from aicf.optim import Optimizer
 from aicf.passes import FUSE_CHAINS
 from aicf.plan.data import STATE
-from aicf.rewrite.copying import copy_model, copy_optimizer, copy_tensor, make_blank, make_like
+from aicf.rewrite.copying import copy_model, copy_optimizer, copy_scaling, copy_tensor, make_blank, make_like
 from aicf.rewrite.draft import Draft, Rest
 from aicf.rewrite.observers import Watch
 from aicf.rewrite.rules.rule import Rule
@@ -117,8 +117,9 @@ class Structure:
         options = replace(old.options, backend=old.backend, tune_seconds=0.0, amp=draft.amp)
         types = [t.reshape((draft.batch, *t.shape[1:])) if t.shape and t.shape[0] == self.batch else t for t in self.types]
         watch = None if self.watch is None else Watch(self.watch.every)
+        observe, scaling = None if watch is None else watch.note, copy_scaling(old.scaling)
         try:
-            recipe = StepRecipe(draft.model, old.loss, draft.optimizer, old.clip_norm, options, None if watch is None else watch.note)
+            recipe = StepRecipe(draft.model, old.loss, draft.optimizer, old.clip_norm, options, observe, scaling)
             return Prepared(recipe.make(recipe.record(types)), recipe, watch)
         except _REFUSALS as error:
             raise RewriteError(f"{self.step.plan.name}: cannot be compiled after this change: {error}") from error
@@ -169,7 +170,7 @@ def make_close(recipe: StepRecipe, watch: Watch, types: Sequence[Type]) -> tuple
     """Return how the step that looks closely is made, of the model and optimizer of another one, and what is compiled."""
     options = replace(recipe.options, backend=recipe.backend, tune_seconds=0.0)
     with recipe.in_first_modes():
-        close = StepRecipe(recipe.model, recipe.loss, recipe.optimizer, recipe.clip_norm, options, watch.look_closely)
+        close = StepRecipe(recipe.model, recipe.loss, recipe.optimizer, recipe.clip_norm, options, watch.look_closely, recipe.scaling)
     return close, close.make(close.record(types))
 
 
@@ -256,7 +257,8 @@ def _copy_recipe(recipe: StepRecipe) -> StepRecipe:
     with recipe.in_first_modes():
         model, tensors = copy_model(recipe.model, lambda t: make_like(t, make_blank(t).data))
     optimizer = copy_optimizer(recipe.optimizer, tensors, make_blank)
-    return StepRecipe(model, recipe.loss, optimizer, recipe.clip_norm, replace(recipe.options, backend=recipe.backend))
+    options = replace(recipe.options, backend=recipe.backend)
+    return StepRecipe(model, recipe.loss, optimizer, recipe.clip_norm, options, scaling=copy_scaling(recipe.scaling))
 
 
 def find_tensors(recipe: StepRecipe, made: Made) -> dict[Key, Tensor]:
@@ -265,6 +267,8 @@ def find_tensors(recipe: StepRecipe, made: Made) -> dict[Key, Tensor]:
     model: Module = recipe.model
     paths = {id(p): path for path, p in model.named_parameters()}
     found: dict[Key, Tensor] = {("step", CONTROL): optimizer.steps_done}
+    if recipe.scaling is not None:
+        found |= {(owner, CONTROL): tensor for owner, tensor in recipe.scaling.tensors.items()}
     held = {(s.owner, s.role) for s in made.plan.states}
     for path, tensor in model.named_tensors():
         found |= {key: tensor for key in ((path, PARAMETER), (path, "buffer")) if key in held}

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from aicf.frontends.recording import Recording, record
 from aicf.nn import Module
 from aicf.opset import Type
-from aicf.optim import Optimizer
+from aicf.optim import LossScale, Optimizer
 from aicf.passes.context import Chooser
 from aicf.tensor import Tensor
 from aicf.train.program import Program, Step
 from aicf.train.recipe import Bounds, Made, Options, Recipe, build
-from aicf.train.step_recipe import Loss, StepRecipe
+from aicf.train.step_recipe import SCALED, Loss, StepRecipe
 from aicf.train.variants import Variants
-
-_log = logging.getLogger("aicf.train")
 
 
 class _ProgramRecipe(Recipe):
@@ -71,6 +68,7 @@ def compile_step(
     batch: Sequence[Tensor],
     *,
     clip_norm: float | None = None,
+    loss_scale: LossScale | None = None,
     backend: str | None = None,
     amp: str | None = None,
     deterministic: bool = True,
@@ -84,19 +82,20 @@ def compile_step(
 
     Parameters, optimizer state, step and generators become views of the plan's memory: eager code and the step share them. A batch of
     other shapes gets a plan of its own on the same states, within ``cache_plans`` and ``cache_bytes`` as :func:`aicf.compile` says; rows
-    are not padded, since a loss is made of all of them. With ``amp="float16"`` the loss is not scaled, and a warning says so.
+    are not padded, since a loss is made of all of them.
+
+    With ``amp="float16"`` the loss is scaled in the backward pass, by ``loss_scale`` (``LossScale()`` where it is None), and a step whose
+    gradients overflow is left out: parameters, optimizer state and step count stay as they are. All of it is computed on the device.
     ``memory_bytes`` and ``tune_seconds`` are as there; states stay as they are.
 
-    Raises :class:`~aicf.errors.RecordError` for what a replay would not do again, :class:`~aicf.errors.GradientError` where the loss has no
+    Raises ValueError for a ``loss_scale`` without float16,
+    :class:`~aicf.errors.RecordError` for what a replay would not do again, :class:`~aicf.errors.GradientError` where the loss has no
     gradient, :class:`~aicf.errors.UnsupportedError` listing all calls that no kernel serves, and :class:`~aicf.errors.PlanError` as there.
     """
     options = Options(backend, amp, deterministic, passes, Bounds(cache_plans, cache_bytes), tune_seconds, memory_bytes)
-    if amp == "float16":
-        _log.warning(
-            "%s: the loss is not scaled: in float16 gradients below 6e-8 become zero and those above 65504 infinite; bfloat16 keeps both",
-            type(model).__name__,
-        )
-    recipe = StepRecipe(model, loss, optimizer, clip_norm, options)
+    if loss_scale is not None and amp != SCALED:
+        raise ValueError(f"loss_scale: a loss is scaled with amp={SCALED!r} alone, and amp is {amp!r}; leave it out")
+    recipe = StepRecipe(model, loss, optimizer, clip_norm, options, scaling=loss_scale)
     made = recipe.make_tuned(batch)
     return finish_step(made, recipe)
 

@@ -201,10 +201,3 @@ def test_the_log_says_what_each_pass_did() -> None:
     entry = next(e for e in step.log if e.rule == "differentiate")
     assert entry.nodes_before < entry.nodes_after
     assert str(entry).startswith(f"differentiate: {entry.nodes_before} -> {entry.nodes_after} nodes")
-
-
-@pytest.mark.parametrize(("amp", "warns"), [("float16", True), ("bfloat16", False)])
-def test_a_loss_that_is_not_scaled_is_said(amp: str, warns: bool, caplog: pytest.LogCaptureFixture) -> None:
-    model, optimizer, _ = make(BUILDS["SGD"])
-    aicf.compile_step(model, loss, optimizer, [Tensor(a) for a in BATCHES[0]], amp=amp)
-    assert ("the loss is not scaled: in float16 gradients below 6e-8 become zero" in caplog.text) is warns
