@@ -67,6 +67,7 @@ def _is_skipped(factor: Any) -> bool:
 
 STEP, RATE = Type("int64", ()), Type("float32", ())
 SCALES = ("p_scale", "g_scale")
+LOSS_SCALE = "loss_scale"  # who owns the state that a scaled loss is multiplied by
 
 
 def _infer_adam(types: Types, attrs: Attrs) -> tuple[Type, ...]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from aicf import functional as F
 from aicf.backends import find_backend
+from aicf.opset.updates import LOSS_SCALE
 from aicf.optim.clipping import find_factor
 from aicf.tensor import Tensor
 
@@ -70,7 +71,7 @@ class LossScale:
     @property
     def tensors(self) -> dict[str, Tensor]:
         """What a step keeps of it, by the owner in its states."""
-        return {"loss_scale": self.scale, "loss_scale_streak": self.streak}
+        return {LOSS_SCALE: self.scale, f"{LOSS_SCALE}_streak": self.streak}
 
     def __repr__(self) -> str:
         return f"LossScale(growth={self.growth}, backoff={self.backoff}, interval={self.interval})"

@@ -80,7 +80,7 @@ class StepRecipe(Recipe):
         attach = _Attachment(self, owners, tensors, recording.graph)
         begin = attach.begin if self.options.amp == SCALED else None
         training = Training(tuple(owners.values()), attach, begin)
-        graph, log, plan, choices = build(recording, training, self.backend, self.options, chooser)
+        graph, log, plan, choices = build(recording, training, self.backend, self.options, chooser, self.set_example(tensors))
         return Made(plan, tensors, recording.graph, graph, log, choices)
 
 
