@@ -121,21 +121,24 @@ def _sum_squares(inputs: Sequence[Any], attrs: Attrs, results: Sequence[Type]) -
 
 
 def _linear(inputs: Sequence[Any], attrs: Attrs, results: Sequence[Type]) -> list[Any]:
-    z = TF.linear(*inputs)
+    x, w, bias = inputs
+    z = TF.linear(x, w if attrs["w_layout"] == "nk" else w.T, bias)
     y = z if attrs["act"] == "none" else FUNCTIONS[str(attrs["act"])](z)
     return [y, z] if attrs["keep_z"] else [y]
 
 
 def _linear_grad(inputs: Sequence[Any], attrs: Attrs, results: Sequence[Type]) -> list[Any]:
     dy, x, w, z, total = inputs
-    wants, made = str(attrs["wants"]).split(), {}
+    wants, made, is_nk = str(attrs["wants"]).split(), {}, attrs["w_layout"] == "nk"
+    n, k = w.shape if is_nk else w.shape[::-1]
     if "x" in wants or "bias" in wants:
-        dx = dy @ w
+        dx = dy @ (w if is_nk else w.T)
         made["x"] = dx if attrs["act"] == "none" else dx * FUNCTIONS[f"{attrs['act']}_slope"](z)
-        made["bias"] = made["x"].reshape(-1, w.shape[1]).sum(0)
+        made["bias"] = made["x"].reshape(-1, k).sum(0)
     if "w" in wants:
-        rows, columns = dy.reshape(-1, w.shape[0]), x.reshape(-1, w.shape[1])
-        made["w"] = rows.T @ columns if total is None else torch.addmm(total, rows.T, columns)
+        left, right = dy.reshape(-1, n), x.reshape(-1, k)
+        left, right = (left, right) if is_nk else (right, left)
+        made["w"] = left.T @ right if total is None else torch.addmm(total, left.T, right)
     return [made[name] for name in wants]
 
 

@@ -40,7 +40,7 @@ def add_gradients(rewriter: Rewriter, graph: Graph, loss: Value, wanted: Sequenc
     """
     if loss.type.shape != () or not loss.type.is_float:
         raise GradientError(f"a loss is a floating scalar, got {loss.type}; reduce it: x.mean()")
-    depends = _find_dependents(graph, {v.id for v in wanted})
+    depends = find_dependents(graph, {v.id for v in wanted})
     grads: dict[int, Value] = {loss.id: rewriter.full(1.0, loss) if seed is None else seed} if loss.id in depends else {}
     for node in reversed(graph.nodes):
         if not any(v.id in grads for v in node.outputs):
@@ -52,7 +52,7 @@ def add_gradients(rewriter: Rewriter, graph: Graph, loss: Value, wanted: Sequenc
     return {v.id: grads[v.id] for v in wanted if v.id in grads}
 
 
-def _find_dependents(graph: Graph, sources: set[int]) -> set[int]:
+def find_dependents(graph: Graph, sources: set[int]) -> set[int]:
     """Return the ids of floating values that depend on the sources through calls that have a gradient."""
     found = set(sources)
     for node in graph.nodes:

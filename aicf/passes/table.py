@@ -22,6 +22,8 @@ from aicf.passes import (
     remove_dead,
     select,
     simplify,
+    transposes,
+    weight_layouts,
 )
 from aicf.passes.context import Context, LogEntry, Run
 
@@ -46,6 +48,7 @@ PASSES: tuple[Pass, ...] = (
     Pass("fold constants", fold_constants.run),
     Pass("simplify", simplify.run),
     Pass("merge common", merge_common.run),
+    Pass("choose layouts", weight_layouts.run, is_exact=False),
     Pass("differentiate", differentiate.run, is_needed=True),
     Pass("remove dead", remove_dead.run),
     Pass("guard precision", guard_precision.run, is_needed=True),
@@ -55,6 +58,7 @@ PASSES: tuple[Pass, ...] = (
     Pass("simplify again", simplify.run),
     Pass("merge common again", merge_common.run),
     Pass("remove dead again", remove_dead.run),
+    Pass("drop transposes", transposes.run, is_exact=False),
     Pass("fuse", fuse.run, is_exact=False),
     Pass("add in products", fuse.add_in_products, is_exact=False),
     Pass("join sums", flatten.join_sums, is_exact=False),

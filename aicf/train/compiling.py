@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from aicf.errors import UnsupportedError
 from aicf.frontends.recording import Recording, record
 from aicf.nn import Module
 from aicf.opset import Type
@@ -72,6 +73,7 @@ def compile_step(
     *,
     clip_norm: float | None = None,
     loss_scale: LossScale | None = None,
+    group: object = None,
     backend: str | None = None,
     amp: str | None = None,
     amp_bound: float | None = None,
@@ -92,12 +94,18 @@ def compile_step(
     gradients overflow is left out: parameters, optimizer state and step count stay as they are. All of it is computed on the device.
     ``amp_bound``, ``memory_bytes`` and ``tune_seconds`` are as there, with calls of the backward pass too; states stay as they are.
 
-    Raises ValueError for a ``loss_scale`` without float16,
+    A step trains on one GPU; ``group``, the processes that are to train together, must be None.
+
+    Raises ValueError for a ``loss_scale`` without float16, :class:`~aicf.errors.UnsupportedError` for a ``group``,
     :class:`~aicf.errors.RecordError` for what a replay would not do again, :class:`~aicf.errors.GradientError` where the loss has no
     gradient, :class:`~aicf.errors.UnsupportedError` listing all calls that no kernel serves, and :class:`~aicf.errors.PlanError` as there.
     """
     options = Options(backend, amp, deterministic, passes, Bounds(cache_plans, cache_bytes), tune_seconds, memory_bytes, amp_bound)
     options.require_amp()
+    if group is not None:
+        raise UnsupportedError(
+            f"group={group!r}: a step trains on one GPU, steps of several processes together do not exist yet; leave it out"
+        )
     if loss_scale is not None and amp != SCALED:
         raise ValueError(f"loss_scale: a loss is scaled with amp={SCALED!r} alone, and amp is {amp!r}; leave it out")
     recipe = StepRecipe(model, loss, optimizer, clip_norm, options, scaling=loss_scale)
