@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch.nn import functional as TF
 
+from aicf.errors import UnsupportedError
 from aicf.opset import Attrs, Type
 from contract.expressions.philox import draw_words, find_kept
 
@@ -120,21 +121,24 @@ def _sum_squares(inputs: Sequence[Any], attrs: Attrs, results: Sequence[Type]) -
 
 
 def _linear(inputs: Sequence[Any], attrs: Attrs, results: Sequence[Type]) -> list[Any]:
-    z = TF.linear(*inputs)
+    x, w, bias = inputs
+    z = TF.linear(x, w if attrs["w_layout"] == "nk" else w.T, bias)
     y = z if attrs["act"] == "none" else FUNCTIONS[str(attrs["act"])](z)
     return [y, z] if attrs["keep_z"] else [y]
 
 
 def _linear_grad(inputs: Sequence[Any], attrs: Attrs, results: Sequence[Type]) -> list[Any]:
     dy, x, w, z, total = inputs
-    wants, made = str(attrs["wants"]).split(), {}
+    wants, made, is_nk = str(attrs["wants"]).split(), {}, attrs["w_layout"] == "nk"
+    n, k = w.shape if is_nk else w.shape[::-1]
     if "x" in wants or "bias" in wants:
-        dx = dy @ w
+        dx = dy @ (w if is_nk else w.T)
         made["x"] = dx if attrs["act"] == "none" else dx * FUNCTIONS[f"{attrs['act']}_slope"](z)
-        made["bias"] = made["x"].reshape(-1, w.shape[1]).sum(0)
+        made["bias"] = made["x"].reshape(-1, k).sum(0)
     if "w" in wants:
-        rows, columns = dy.reshape(-1, w.shape[0]), x.reshape(-1, w.shape[1])
-        made["w"] = rows.T @ columns if total is None else torch.addmm(total, rows.T, columns)
+        left, right = dy.reshape(-1, n), x.reshape(-1, k)
+        left, right = (left, right) if is_nk else (right, left)
+        made["w"] = left.T @ right if total is None else torch.addmm(total, left.T, right)
     return [made[name] for name in wants]
 
 
@@ -231,13 +235,19 @@ def _cross_entropy(inputs: Sequence[Any], attrs: Attrs, results: Sequence[Type])
 # ---- updates
 
 
+def _refuse_factor(factor: Any) -> None:
+    if factor is not None:  # part of compiled steps, and this backend runs none
+        raise UnsupportedError("backend torch: updates take no factor of a scaled loss; compile the step for another backend")
+
+
 def _read_scales(scales: Sequence[Any]) -> tuple[Any, Any]:
     p_scale, g_scale = scales
     return 1.0 if p_scale is None else p_scale, 1.0 if g_scale is None else g_scale
 
 
 def _adam(inputs: Sequence[Any], attrs: Attrs, results: Sequence[Type]) -> list[Any]:
-    p, grad, m, v, step, lr, *scales = inputs
+    p, grad, m, v, step, lr, *scales, factor = inputs
+    _refuse_factor(factor)
     p_scale, g_scale = _read_scales(scales)
     beta1, beta2, eps, decay = (float(attrs[name]) for name in ("beta1", "beta2", "eps", "weight_decay"))  # type: ignore[arg-type]
     grad = grad.to(p.dtype)
@@ -252,7 +262,8 @@ def _adam(inputs: Sequence[Any], attrs: Attrs, results: Sequence[Type]) -> list[
 
 
 def _sgd(inputs: Sequence[Any], attrs: Attrs, results: Sequence[Type]) -> list[Any]:
-    p, grad, velocity, lr, *scales = inputs
+    p, grad, velocity, lr, *scales, factor = inputs
+    _refuse_factor(factor)
     p_scale, g_scale = _read_scales(scales)
     momentum, decay = float(attrs["momentum"]), float(attrs["weight_decay"])  # type: ignore[arg-type]
     grad = grad.to(p.dtype) + decay * (g_scale / p_scale) * p
@@ -264,7 +275,8 @@ def _sgd(inputs: Sequence[Any], attrs: Attrs, results: Sequence[Type]) -> list[A
 
 
 def _lion(inputs: Sequence[Any], attrs: Attrs, results: Sequence[Type]) -> list[Any]:
-    p, grad, m, lr, *scales = inputs
+    p, grad, m, lr, *scales, factor = inputs
+    _refuse_factor(factor)
     p_scale, _ = _read_scales(scales)
     beta1, beta2, decay = (float(attrs[name]) for name in ("beta1", "beta2", "weight_decay"))  # type: ignore[arg-type]
     grad = grad.to(p.dtype)

@@ -127,7 +127,7 @@ class _Writer:
 
 
 def _add_linear(w: _Writer, node: Node, names: Sequence[str]) -> str:
-    if node.attrs["act"] != "none" or node.attrs["keep_z"]:
+    if node.attrs["act"] != "none" or node.attrs["keep_z"] or node.attrs["w_layout"] != "nk":
         return ""
     x = node.inputs[0]
     assert x is not None

@@ -164,7 +164,8 @@ class OpDef:
     Calls that are constant almost everywhere (comparisons, steps) say so in ``has_gradient``. ``lower`` writes the op as frozen ones; an op
     that ``is_frozen`` is one itself. ``in_place`` tells which output takes the memory of which input (``takes`` does so for an op of any
     number of outputs), and ``keeps`` which attribute makes a call return an output that its rule reads. Mixed precision leaves inputs
-    named in ``any_float`` (``*``: all of them) as they come. A view (``is_view``) needs no launch.
+    named in ``any_float`` (``*``: all of them) as they come, and runs an op in fp32 that ``needs_range``, whose results float16
+    cannot hold. A view (``is_view``) needs no launch.
     """
 
     name: str
@@ -185,6 +186,7 @@ class OpDef:
     keeps: Mapping[str, str] = field(default_factory=dict)
     takes: Callable[[int, int, Attrs], int | None] | None = None
     any_float: tuple[str, ...] = ()
+    needs_range: bool = False
 
     def find_taken(self, output: int, num_inputs: int, attrs: Attrs) -> int | None:
         """Return which input's memory an output takes, both by their places in a call; None where it has its own."""

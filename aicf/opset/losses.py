@@ -76,6 +76,7 @@ OPS = (
         _differentiate,
         lambda attrs, needed: {"dlogits"},
         amp="follow",  # what it adds up is in fp32, whatever the logits are
+        needs_range=True,  # its gradient is small, and is made before it is scaled
         lower=_lower,
     ),
     OpDef(

@@ -4,6 +4,9 @@ A network that was rewritten can have copied units: its parameter is ``p_scale``
 before had. With these two (arrays that broadcast to the parameter, 1 where they are not given) an update is ``p_scale`` times the one that
 the network before would have got: the rate, eps and the decay within a gradient are scaled accordingly. Moments are of
 the gradient as it is.
+
+With a ``factor`` in memory the gradient is multiplied by it, and where it is not positive, or NaN, the step is left out: what comes out is
+what went in. Loss scaling is made of that (:mod:`aicf.optim.scaling`).
 """
 
 from __future__ import annotations
@@ -39,7 +42,10 @@ def _check(op: str, names: tuple[str, ...], types: Types, scalars: tuple[tuple[s
     for (name, wanted), found in zip(scalars, types[len(names) :], strict=False):
         if found != wanted:
             raise TypeError(f"{op}: {name}: expected {wanted}, got {found}")
-    for name, found in zip(SCALES, types[len(names) + len(scalars) :], strict=False):
+    *scales, factor = types[len(names) + len(scalars) :]
+    if factor is not None and factor != RATE:
+        raise TypeError(f"{op}: factor: expected {RATE}, got {factor}")
+    for name, found in zip(SCALES, scales, strict=False):
         if found is None:
             continue
         fits = len(found.shape) == len(p.shape) and all(n in (1, m) for n, m in zip(found.shape, p.shape, strict=True))
@@ -54,8 +60,14 @@ def _read_scales(arrays: Arrays) -> tuple[Any, Any]:
     return 1.0 if p_scale is None else p_scale, 1.0 if g_scale is None else g_scale
 
 
+def _is_skipped(factor: Any) -> bool:
+    """Whether a step is left out; without a factor none is."""
+    return factor is not None and not bool(np.all(factor > 0.0))
+
+
 STEP, RATE = Type("int64", ()), Type("float32", ())
 SCALES = ("p_scale", "g_scale")
+LOSS_SCALE = "loss_scale"  # who owns the state that a scaled loss is multiplied by
 
 
 def _infer_adam(types: Types, attrs: Attrs) -> tuple[Type, ...]:
@@ -64,7 +76,10 @@ def _infer_adam(types: Types, attrs: Attrs) -> tuple[Type, ...]:
 
 def _adam(arrays: Arrays, attrs: Attrs) -> tuple[Any, ...]:
     """Return p, m, v after step ``step`` (from 1 on); with ``decoupled`` decay as AdamW has it, else as part of the gradient."""
-    p, grad, m, v, step, lr, *scales = arrays
+    p, grad, m, v, step, lr, *scales, factor = arrays
+    if _is_skipped(factor):
+        return p, m, v
+    grad = grad if factor is None else grad * factor
     p_scale, g_scale = _read_scales(scales or (None, None))
     beta1, beta2, decay = _number(attrs, "beta1"), _number(attrs, "beta2"), _number(attrs, "weight_decay")
     if attrs["decoupled"]:
@@ -78,10 +93,10 @@ def _adam(arrays: Arrays, attrs: Attrs) -> tuple[Any, ...]:
 
 
 def _infer_optimizer(types: Types, attrs: Attrs) -> tuple[Type, ...]:
-    step, lr, done = types[4:]
+    step, lr, done, factor = types[4:]
     if (step is None) == (done is None):
         raise TypeError("optimizer: expected either step or steps_done")
-    p = _check("optimizer", ("p", "grad", "m", "v"), (*types[:4], step or done, lr), (("step", STEP), ("lr", RATE)))
+    p = _check("optimizer", ("p", "grad", "m", "v"), (*types[:4], step or done, lr, factor), (("step", STEP), ("lr", RATE)))
     made: tuple[Type, ...] = (p, p, p)
     if attrs.get("with_copy"):
         if p.dtype != RATE.dtype:
@@ -92,12 +107,12 @@ def _infer_optimizer(types: Types, attrs: Attrs) -> tuple[Type, ...]:
 
 
 def _optimizer(arrays: Arrays, attrs: Attrs) -> tuple[Any, ...]:
-    """Return what Adam does, a copy of p that is rounded as p is before, and with ``steps_done`` that number with this step."""
-    *rest, step, lr, done = arrays
-    made = _adam((*rest, step if done is None else done + 1, lr), attrs)
+    """Return what Adam does, a copy of p that is rounded as p is before, and with ``steps_done`` the steps that were taken."""
+    *rest, step, lr, done, factor = arrays
+    made = _adam((*rest, step if done is None else done + 1, lr, factor), attrs)
     if attrs.get("with_copy"):
         made = (*made, made[0].astype(np.float32))
-    return made if done is None else (*made, done + 1)
+    return made if done is None else (*made, done + (not _is_skipped(factor)))
 
 
 def _find_place(output: int, num_inputs: int, attrs: Attrs) -> int | None:
@@ -112,7 +127,10 @@ def _infer_sgd(types: Types, attrs: Attrs) -> tuple[Type, ...]:
 
 
 def _sgd(arrays: Arrays, attrs: Attrs) -> tuple[Any, ...]:
-    p, grad, velocity, lr, *scales = arrays
+    p, grad, velocity, lr, *scales, factor = arrays
+    if _is_skipped(factor):
+        return (p,) if velocity is None else (p, velocity)
+    grad = grad if factor is None else grad * factor
     p_scale, g_scale = _read_scales(scales)
     grad = grad + _number(attrs, "weight_decay") * (g_scale / p_scale) * p
     rate = lr * (p_scale / g_scale)
@@ -128,7 +146,10 @@ def _infer_lion(types: Types, attrs: Attrs) -> tuple[Type, ...]:
 
 
 def _lion(arrays: Arrays, attrs: Attrs) -> tuple[Any, ...]:
-    p, grad, m, lr, *scales = arrays
+    p, grad, m, lr, *scales, factor = arrays
+    if _is_skipped(factor):
+        return p, m
+    grad = grad if factor is None else grad * factor
     p_scale, _ = _read_scales(scales)
     beta1, beta2 = _number(attrs, "beta1"), _number(attrs, "beta2")
     direction = np.sign(beta1 * m + (1.0 - beta1) * grad)
@@ -136,43 +157,46 @@ def _lion(arrays: Arrays, attrs: Attrs) -> tuple[Any, ...]:
 
 
 def _lower_sgd(b: Builder, inputs: Sequence[V | None], attrs: Attrs) -> Sequence[V] | None:
-    p, grad, velocity, lr, *scales = inputs
+    p, grad, velocity, lr, *scales, factor = inputs
     decay, momentum = _number(attrs, "weight_decay"), _number(attrs, "momentum")
     ratio, inverse = _write_ratio(scales)
     body = f"g = {{grad}} + {decay!r}{inverse} * {{p}}" if decay else "g = {grad}"
     direction = "g"
+    results = {"p": ""}
     if velocity is not None:
-        direction = f"(g + {momentum!r} * y1)" if attrs["nesterov"] else "y1"
-        body += f"; y1 = {momentum!r} * {{velocity}} + g"
+        direction = f"(g + {momentum!r} * moved)" if attrs["nesterov"] else "moved"
+        body += f"; moved = {momentum!r} * {{velocity}} + g"
+        results["velocity"] = "moved"
+    results["p"] = f"{{p}} - {{lr}}{ratio} * {direction}"
     named = {"p": p, "grad": grad, "velocity": velocity, "lr": lr, **_name_scales(scales)}
-    return _call_update(b, f"{body}; y0 = {{p}} - {{lr}}{ratio} * {direction}", named, 1 + (velocity is not None))
+    return _call_update(b, body, results, named, factor)
 
 
 def _lower_lion(b: Builder, inputs: Sequence[V | None], attrs: Attrs) -> Sequence[V] | None:
-    p, grad, m, lr, p_scale, _ = inputs  # a sign does not depend on the gradient's scale
+    p, grad, m, lr, p_scale, _, factor = inputs  # a sign does not depend on the gradient's scale
     beta1, beta2, decay = _number(attrs, "beta1"), _number(attrs, "beta2"), _number(attrs, "weight_decay")
     scale = "" if p_scale is None else "{p_scale} * "
-    direction = f"{scale}sign({beta1!r} * {{m}} + {1.0 - beta1!r} * {{grad}}) + {decay!r} * {{p}}"
-    body = f"y0 = {{p}} - {{lr}} * ({direction}); y1 = {beta2!r} * {{m}} + {1.0 - beta2!r} * {{grad}}"
-    return _call_update(b, body, {"p": p, "grad": grad, "m": m, "lr": lr, "p_scale": p_scale}, 2)
+    direction = f"{scale}sign({beta1!r} * {{m}} + {1.0 - beta1!r} * g) + {decay!r} * {{p}}"
+    results = {"p": f"{{p}} - {{lr}} * ({direction})", "m": f"{beta2!r} * {{m}} + {1.0 - beta2!r} * g"}
+    return _call_update(b, "g = {grad}", results, {"p": p, "grad": grad, "m": m, "lr": lr, "p_scale": p_scale}, factor)
 
 
 def _lower_adam(b: Builder, inputs: Sequence[V | None], attrs: Attrs) -> Sequence[V] | None:
-    has_scales = any(x is not None for x in inputs[6:])
-    return _lower_scaled_adam(b, inputs, attrs) if has_scales else b.call("optimizer", (*inputs[:6], None), attrs)
+    has_scales = any(x is not None for x in inputs[6:8])
+    return _lower_scaled_adam(b, inputs, attrs) if has_scales else b.call("optimizer", (*inputs[:6], None, inputs[8]), attrs)
 
 
 def _lower_scaled_adam(b: Builder, inputs: Sequence[V | None], attrs: Attrs) -> Sequence[V] | None:
     """Write a step with scales as two chains, of the moments and of the parameter: the frozen op takes none."""
-    p, grad, m, v, step, lr, *scales = inputs
+    p, grad, m, v, step, lr, *scales, factor = inputs
     beta1, beta2, eps, decay = (_number(attrs, name) for name in ("beta1", "beta2", "eps", "weight_decay"))
     moments: dict[str, V | None] = {"m": m, "v": v, "grad": grad}
     body = "g = {grad}"
     if decay and not attrs["decoupled"]:
         body = f"g = {{grad}} + {decay!r}{_write_ratio(scales)[1]} * {{p}}"
         moments |= {"p": p, **_name_scales(scales)}
-    body += f"; y0 = {beta1!r} * {{m}} + {1.0 - beta1!r} * g; y1 = {beta2!r} * {{v}} + {1.0 - beta2!r} * g * g"
-    made = _call_update(b, body, moments, 2)
+    averages = {"m": f"{beta1!r} * {{m}} + {1.0 - beta1!r} * g", "v": f"{beta2!r} * {{v}} + {1.0 - beta2!r} * g * g"}
+    made = _call_update(b, body, averages, moments, factor)
     if made is None:
         return None
     named = {"p": p, "m": made[0], "v": made[1], "rate": _correct(b, lr, beta1, step), **_name_scales(scales)}
@@ -185,7 +209,7 @@ def _lower_scaled_adam(b: Builder, inputs: Sequence[V | None], attrs: Attrs) -> 
         kept = "{keep} * {p}"
     floor = repr(eps) if scales[1] is None else f"{eps!r} * {{g_scale}}"
     rate = "{rate}" if scales[0] is None else "{rate} * {p_scale}"
-    new = _call_update(b, f"y0 = {kept} - {rate} * {{m}} / ({root} + {floor})", named, 1)
+    new = _call_update(b, "", {"p": f"{kept} - {rate} * {{m}} / ({root} + {floor})"}, named, factor)
     return None if new is None else (*new, *made)
 
 
@@ -211,23 +235,31 @@ def _write_ratio(scales: Sequence[V | None]) -> tuple[str, str]:
     return times[0] + per[1], times[1] + per[0]
 
 
-def _call_update(b: Builder, body: str, named: Mapping[str, V | None], num_results: int) -> Sequence[V] | None:
-    """Append a chain written with operands by name; the first of them has the results' type."""
-    there = {name: x for name, x in named.items() if x is not None}
-    text = body.format(**{name: f"x{i}" for i, name in enumerate(there)})
+def _call_update(b: Builder, body: str, results: Mapping[str, str], named: Mapping[str, V | None], factor: V | None) -> Sequence[V] | None:
+    """Append a chain written with operands by name, the first of which has the results' type; ``results`` says what each becomes.
+
+    With a factor the gradient is multiplied by it, and all stays as it is where it is not positive.
+    """
+    there = {name: x for name, x in (*named.items(), ("factor", factor)) if x is not None}
+    if factor is not None:
+        body = body.replace("{grad}", "({grad} * {factor})")
+        results = {name: f"where({{factor}} > 0.0, {new}, {{{name}}})" for name, new in results.items()}
+    lines = [body] if body else []
+    lines += [f"y{i} = {new}" for i, new in enumerate(results.values())]
+    text = "; ".join(lines).format(**{name: f"x{i}" for i, name in enumerate(there)})
     types = [b.type_of(x) for x in there.values()]
-    return call_chain(b, text, list(zip(there.values(), types, strict=True)), types[:1] * num_results)
+    return call_chain(b, text, list(zip(there.values(), types, strict=True)), types[:1] * len(results))
 
 
 _ADAM_INPUTS, _ADAM_OUTPUTS = ("p", "grad", "m", "v", "step", "lr"), ("p_new", "m_new", "v_new")
-_OPTIONAL_SCALES = tuple(f"{name}?" for name in SCALES)
+_OPTIONS = (*(f"{name}?" for name in SCALES), "factor?")
 _ADAM: Attrs = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.0, "decoupled": True}
 _ADAM_IN_PLACE = {"p_new": "p", "m_new": "m", "v_new": "v"}
 
 OPS = (
     OpDef(
         "Adam",
-        (*_ADAM_INPUTS, *_OPTIONAL_SCALES),
+        (*_ADAM_INPUTS, *_OPTIONS),
         _ADAM_OUTPUTS,
         _infer_adam,
         _adam,
@@ -239,7 +271,7 @@ OPS = (
     ),
     OpDef(
         "optimizer",
-        ("p", "grad", "m", "v", "step?", "lr", "steps_done?"),
+        ("p", "grad", "m", "v", "step?", "lr", "steps_done?", "factor?"),
         (*_ADAM_OUTPUTS, "copy", "steps_new"),
         _infer_optimizer,
         _optimizer,
@@ -249,7 +281,7 @@ OPS = (
     ),
     OpDef(
         "SGD",
-        ("p", "grad", "momentum?", "lr", *_OPTIONAL_SCALES),
+        ("p", "grad", "momentum?", "lr", *_OPTIONS),
         ("p_new", "momentum_new"),
         _infer_sgd,
         _sgd,
@@ -260,7 +292,7 @@ OPS = (
     ),
     OpDef(
         "Lion",
-        ("p", "grad", "m", "lr", *_OPTIONAL_SCALES),
+        ("p", "grad", "m", "lr", *_OPTIONS),
         ("p_new", "m_new"),
         _infer_lion,
         _lion,

@@ -57,12 +57,24 @@ class Optimizer:
         return tuple(self.slots)
 
     def update(
-        self, group: Group, p: Tensor, gradient: Tensor, state: Mapping[str, Tensor], step: Tensor, lr: Tensor
+        self,
+        group: Group,
+        p: Tensor,
+        gradient: Tensor,
+        state: Mapping[str, Tensor],
+        step: Tensor,
+        lr: Tensor,
+        factor: Tensor | None = None,
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return a parameter and its state after a step; nothing is changed. ``step`` counts from 1."""
+        """Return a parameter and its state after a step; nothing is changed. ``step`` counts from 1.
+
+        With a ``factor``, a float32 scalar, the gradient is multiplied by it; where it is not positive, all stays as it is.
+        """
         roles = self.find_roles(group.options)
         named: dict[str, Tensor] = {"p": p, "grad": gradient, "step": step, "lr": lr} | {self.slots[role]: state[role] for role in roles}
         named |= {role: state[role] for role in SCALES if role in state}
+        if factor is not None:
+            named["factor"] = factor
         inputs = [named.get(name) for name in find_op(self.op).input_names(0)]
         made = apply(self.op, inputs, **group.options)
         return made[0], dict(zip(roles, made[1:], strict=True))

@@ -5,12 +5,16 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
+
+from numpy.typing import NDArray
 
 from aicf.ir import Graph, Node, Rewriter, Value
 from aicf.opset import Attrs, Type
 
 Updates = list[tuple[Value, Value]]
+# What a node is called in every graph of a network: op, owner, source line, whether it is a backward one, and its number among those alike.
+NodeName = tuple[str, str, str, bool, int]
 
 
 @dataclass(frozen=True)
@@ -42,11 +46,13 @@ class Chooser(Protocol):
 class Training:
     """What makes a step of a loss, the graph's first output: which parameters are trained, and what to do with their gradients.
 
-    ``attach`` is given the rewriter behind the backward pass and the gradients by owner, and returns updates of states.
+    ``attach`` is given the rewriter behind the backward pass and the gradients by owner, and returns updates of states. ``begin`` returns
+    what the backward pass begins with in the place of 1, a scalar of the loss' dtype: gradients are scaled by it.
     """
 
     owners: tuple[str, ...]
     attach: Callable[[Rewriter, Mapping[str, Value]], Updates]
+    begin: Callable[[Rewriter, Value], Value] | None = None
 
 
 @dataclass(frozen=True)
@@ -76,6 +82,27 @@ class Budget:
 
 
 @dataclass(frozen=True)
+class Example:
+    """Values on which precision is tried: the inputs in order, and states by owner and role."""
+
+    inputs: Sequence[NDArray[Any]]
+    read_state: Callable[[str, str], NDArray[Any]]
+
+
+@dataclass
+class Guard:
+    """How far from the truth mixed precision may take a node's results, as a share of the largest, and which nodes it takes further.
+
+    ``kept`` says of these why they stay in fp32, by what they are called in every graph of the network; it is found on an ``example``, and
+    holds for graphs that come without one.
+    """
+
+    bound: float
+    kept: dict[NodeName, str] = field(default_factory=dict)
+    example: Example | None = None
+
+
+@dataclass(frozen=True)
 class LogEntry:
     """What a pass did, and the numbers that decided."""
 
@@ -98,6 +125,8 @@ class Context:
     notes: list[str] = field(default_factory=list)
     choices: dict[int, Choice] = field(default_factory=dict)
     budget: Budget | None = None
+    guard: Guard | None = None
+    wide: dict[int, str] = field(default_factory=dict)  # by node id: why it stays in fp32 under mixed precision
 
     def note(self, text: str) -> None:
         """Add to what the log says of the pass that runs."""

@@ -1,6 +1,7 @@
 """The step counter of an optimizer: the launch that updates all parameters counts the steps too, and no other launch is made for that.
 
-Where the next step's number is read by one flat update alone, that takes the counter, changes it in place, and the addition goes.
+Where the next step's number is read by one flat update alone, that takes the counter, changes it in place, and the addition goes. An update
+with a factor counts the steps that it takes, and then the counter must be one that counts these.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from aicf.ir import Graph, Node, Rewriter, Value
 from aicf.ir.graph import CONTROL
 from aicf.opset.chains import read_chain
+from aicf.opset.counting import counts_steps
 from aicf.passes.context import Context
 from contract.expressions.tree import Call, Name, Number
 
@@ -22,11 +24,20 @@ _STEP, _DONE = 4, 6
 
 @dataclass(frozen=True)
 class Counter:
-    """A state that counts steps, the node that adds one, and the nodes that read the sum."""
+    """A state that counts steps, the node that adds one, and the nodes that read the sum.
+
+    ``counting`` makes what the state becomes: the addition, or the node that counts only the steps that are taken.
+    """
 
     done: Value
     addition: Node
     readers: tuple[Node, ...]
+    counting: Node
+
+    @property
+    def nodes(self) -> set[int]:
+        """The ids of the nodes that an update which counts itself takes the place of."""
+        return {self.addition.id, self.counting.id}
 
 
 def find_counter(graph: Graph) -> Counter | None:
@@ -35,14 +46,24 @@ def find_counter(graph: Graph) -> Counter | None:
     counters = {s.value.id: s.value for s in graph.states if s.role == CONTROL}
     updates, uses = {new.id: state for state, new in graph.updates}, graph.find_uses()
     for node in graph.nodes:
-        step = node.outputs[0]
-        state = updates.get(step.id)
-        if state is None or state.id not in counters or not _adds_one(node, state, ones):
+        state = updates.get(node.outputs[0].id)
+        if state is None or state.id not in counters:
             continue
-        readers = tuple(uses.get(step.id, ()))
-        if readers and all(_OPTIMIZER in (n.op, n.attrs.get("op")) for n in readers):
-            return Counter(state, node, readers)
+        gated = counts_steps(node.op, node.attrs)
+        additions = uses.get(state.id, ()) if gated else [node]
+        addition = next((n for n in additions if _adds_one(n, state, ones)), None)
+        readers = () if addition is None else tuple(uses.get(addition.outputs[0].id, ()))
+        if addition is None or not readers or not all(_OPTIMIZER in (n.op, n.attrs.get("op")) for n in readers):
+            continue
+        factor = node.inputs[1] if gated else None
+        if all(_find_factor(n) == factor for n in readers):
+            return Counter(state, addition, readers, node)
     return None
+
+
+def _find_factor(node: Node) -> Value | None:
+    """Return the factor of an update, or of a flat one: its last operand, which all members share."""
+    return node.inputs[-1]
 
 
 def _adds_one(node: Node, counter: Value, ones: Container[int]) -> bool:
@@ -70,7 +91,7 @@ def count_steps(graph: Graph, context: Context) -> Graph:
     (update,) = counter.readers
     # Who reads the old number does so before.
     order = {node.id: i for i, node in enumerate(graph.nodes)}
-    others = [n for n in graph.find_uses().get(counter.done.id, ()) if n.id != counter.addition.id]
+    others = [n for n in graph.find_uses().get(counter.done.id, ()) if n.id not in counter.nodes]
     if any(order[n.id] > order[update.id] for n in others):
         return graph
     tail = len(str(update.attrs["grouped"])) - _STEP  # operands that members share are one input each
@@ -84,8 +105,8 @@ def count_steps(graph: Graph, context: Context) -> Graph:
     for node in graph.nodes:
         if node.id == update.id:
             rewriter.stand_for(update, counter.addition)
-            rewriter.replace((*update.outputs, counter.addition.outputs[0]), rewriter.call(update.op, inputs, update.attrs))
-        elif node.id != counter.addition.id:
+            rewriter.replace((*update.outputs, counter.counting.outputs[0]), rewriter.call(update.op, inputs, update.attrs))
+        elif node.id not in counter.nodes:
             rewriter.copy(node)
     context.note("the steps are counted by the launch that updates the parameters")
     return rewriter.finish()

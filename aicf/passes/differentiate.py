@@ -20,7 +20,8 @@ def run(graph: Graph, context: Context) -> Graph:
     rewriter = Rewriter(graph)
     for node in graph.nodes:
         rewriter.copy(node)
-    found = add_gradients(rewriter, graph, loss, list(parameters.values()))
+    seed = None if training.begin is None else training.begin(rewriter, loss)
+    found = add_gradients(rewriter, graph, loss, list(parameters.values()), seed)
     missing = sorted(owner for owner, value in parameters.items() if value.id not in found)
     if missing:
         context.note(f"no gradient reaches {', '.join(missing)}")
@@ -30,16 +31,17 @@ def run(graph: Graph, context: Context) -> Graph:
     return rewriter.finish(updates=[*graph.updates, *updates])
 
 
-def add_gradients(rewriter: Rewriter, graph: Graph, loss: Value, wanted: Sequence[Value]) -> dict[int, Value]:
+def add_gradients(rewriter: Rewriter, graph: Graph, loss: Value, wanted: Sequence[Value], seed: Value | None = None) -> dict[int, Value]:
     """Append the backward pass of a scalar; returns the gradients of those wanted values that it reaches, by id.
 
-    Gradients of a value that is read twice are added in the order in which eager mode adds them. Raises
+    They are those of the loss times ``seed``, where that is given. Gradients of a value that is read twice are added in the order in which
+    eager mode adds them. Raises
     :class:`~aicf.errors.GradientError` for an op without a gradient.
     """
     if loss.type.shape != () or not loss.type.is_float:
         raise GradientError(f"a loss is a floating scalar, got {loss.type}; reduce it: x.mean()")
-    depends = _find_dependents(graph, {v.id for v in wanted})
-    grads: dict[int, Value] = {loss.id: rewriter.full(1.0, loss)} if loss.id in depends else {}
+    depends = find_dependents(graph, {v.id for v in wanted})
+    grads: dict[int, Value] = {loss.id: rewriter.full(1.0, loss) if seed is None else seed} if loss.id in depends else {}
     for node in reversed(graph.nodes):
         if not any(v.id in grads for v in node.outputs):
             continue
@@ -50,7 +52,7 @@ def add_gradients(rewriter: Rewriter, graph: Graph, loss: Value, wanted: Sequenc
     return {v.id: grads[v.id] for v in wanted if v.id in grads}
 
 
-def _find_dependents(graph: Graph, sources: set[int]) -> set[int]:
+def find_dependents(graph: Graph, sources: set[int]) -> set[int]:
     """Return the ids of floating values that depend on the sources through calls that have a gradient."""
     found = set(sources)
     for node in graph.nodes:

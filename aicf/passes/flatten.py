@@ -71,15 +71,16 @@ def _find_updates(graph: Graph) -> list[_Together]:
     for node in graph.nodes:
         if node.op != "optimizer":
             continue
-        p, gradient, m, v, step, lr, _ = node.inputs
+        p, gradient, m, v, step, lr, _, factor = node.inputs
         assert p is not None and gradient is not None and m is not None and v is not None and step is not None and lr is not None
         # Two biases that are added to the same sum have one gradient, which can lie in one place of a list only.
         root = roots.get(gradient.id, gradient.id)
         if {p.id, m.id, v.id} <= held and gradient.id in makers and root not in taken:
             taken.add(root)
-            key = json.dumps([sorted(node.attrs.items()), step.id, lr.id, gradient.type.dtype, p.type.dtype])
+            shared = [None if x is None else x.id for x in (step, lr, factor)]
+            key = json.dumps([sorted(node.attrs.items()), shared, gradient.type.dtype, p.type.dtype])
             by_settings.setdefault(key, []).append(node)
-    return [_Together(tuple(nodes), "1111000") for nodes in by_settings.values() if len(nodes) > 1]
+    return [_Together(tuple(nodes), "11110000") for nodes in by_settings.values() if len(nodes) > 1]
 
 
 def _find_roots(graph: Graph) -> dict[int, int]:

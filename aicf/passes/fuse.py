@@ -94,7 +94,7 @@ def _find_forward(graph: Graph) -> list[_Fusion]:
         if len(acts) != 1:
             continue
         keep_z = len(readers) > 1 or z.id in kept
-        attrs = {"act": acts[0].attrs["function"], "keep_z": keep_z}
+        attrs = {**node.attrs, "act": acts[0].attrs["function"], "keep_z": keep_z}
         taken = (acts[0].outputs[0], z) if keep_z else acts[0].outputs
         found.append(_Fusion((node, acts[0]), "Linear", node.inputs, attrs, taken))
     return found
@@ -120,7 +120,7 @@ def _find_backward(graph: Graph) -> list[_Fusion]:
         taken = [readers[0].outputs[0], *node.outputs[1:], *(sums[0].outputs if sums else ())]
         inputs = (*node.inputs[:3], z, node.inputs[4])
         parts = (node, readers[0], *sums[:1])
-        found.append(_Fusion(parts, "LinearGrad", inputs, {"wants": wants, "act": act}, tuple(taken)))
+        found.append(_Fusion(parts, "LinearGrad", inputs, {**node.attrs, "wants": wants, "act": act}, tuple(taken)))
     return found
 
 

@@ -75,8 +75,8 @@ class _Fuser:
         self.producers = graph.find_producers()
         # What the update of all parameters will do besides stays alone.
         counter = find_counter(graph)
-        alone = counter.addition.id if counter is not None and is_one_update(graph, counter.readers) else None
-        nodes = [node for node in graph.nodes if node.op == "elementwise" and node.id != alone]
+        alone = counter.nodes if counter is not None and is_one_update(graph, counter.readers) else set()
+        nodes = [node for node in graph.nodes if node.op == "elementwise" and node.id not in alone]
         self.clusters = [c for node in nodes if (c := self._read(node)) is not None]
         self.home = {node.id: c for c in self.clusters for node in c.nodes}
         self._refused: dict[tuple[int, int], tuple[_Cluster, _Cluster]] = {}  # merging others only adds to what is between them

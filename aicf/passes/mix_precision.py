@@ -1,10 +1,12 @@
 """Mixed precision: an op's class says whether it runs in the compute dtype (always), in that of its inputs (follow) or in fp32 (never).
 
-Parameters stay in fp32 and are cast where they are read; what the graph returns and what states become keeps its dtype.
+Parameters stay in fp32 and are cast where they are read; what the graph returns and what states become keeps its dtype. Nodes that
+:mod:`aicf.passes.guard_precision` has found to be too far from the truth stay in fp32 too.
 """
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import replace
 
 from aicf.ir import Graph, Node, Rewriter, Value
@@ -19,23 +21,39 @@ def run(graph: Graph, context: Context) -> Graph:
     """Return the graph in mixed precision, where that is asked for; raises ValueError for a dtype that it does not know."""
     if context.amp is None:
         return graph
-    if context.amp not in COMPUTE_DTYPES:
-        raise ValueError(f"amp: expected one of {', '.join(COMPUTE_DTYPES)}, got {context.amp!r}")
-    rewriter = _Mixer(graph, context.amp)
-    for node in graph.nodes:
-        rewriter.add(node)
+    check_dtype(context.amp)
+    rewriter = _mix(graph, context.amp, context.wide)
     context.note(f"{rewriter.num_casts} casts to {context.amp} or back")
     outputs = [rewriter.take(v, v.type.dtype) for v in graph.outputs]
     updates = [(state, rewriter.take(new, new.type.dtype)) for state, new in graph.updates]
     return rewriter.rewriter.finish(outputs, updates)
 
 
-class _Mixer:
-    """Holds what each value has become, and casts that have been made."""
+def check_dtype(amp: str) -> None:
+    """Raise ValueError for a dtype that mixed precision does not compute in."""
+    if amp not in COMPUTE_DTYPES:
+        raise ValueError(f"amp: expected one of {', '.join(COMPUTE_DTYPES)}, got {amp!r}")
 
-    def __init__(self, graph: Graph, compute: str) -> None:
+
+def find_narrow(graph: Graph, compute: str) -> set[int]:
+    """Return the ids of the nodes that mixed precision runs in the compute dtype."""
+    return _mix(graph, compute, ()).narrow
+
+
+def _mix(graph: Graph, compute: str, wide: Container[int]) -> _Mixer:
+    mixer = _Mixer(graph, compute, wide)
+    for node in graph.nodes:
+        mixer.add(node)
+    return mixer
+
+
+class _Mixer:
+    """Holds what each value has become, and casts that have been made. Nodes that are ``wide`` stay in fp32."""
+
+    def __init__(self, graph: Graph, compute: str, wide: Container[int]) -> None:
         self.rewriter = Rewriter(graph)
-        self._compute = compute
+        self.narrow: set[int] = set()
+        self._compute, self._wide = compute, wide
         self._made: dict[int, Value] = {}
         self._casts: dict[tuple[int, str], Value] = {}
         self.num_casts = 0
@@ -58,6 +76,8 @@ class _Mixer:
         if wanted is None:
             self.rewriter.copy(node)
             return
+        if wanted == self._compute:
+            self.narrow.add(node.id)
         op = find_op(node.op)
         pairs = zip(op.input_names(len(node.inputs)), node.inputs, strict=True)
         kept = {n for n in op.input_names(len(node.inputs)) if n in op.any_float or "*" in op.any_float}
@@ -73,11 +93,17 @@ class _Mixer:
         floats = [v for v in there if v.type.is_float]
         if not floats or any(v.type.dtype == "float64" for v in floats):
             return None
+        if node.id in self._wide:
+            return _WIDE
         amp = find_op(node.op).amp
         if node.op == "Reduce" and node.attrs["function"] == "sum" and node.differentiates is not None:
-            amp = "follow"  # a gradient, which is added up in fp32 and rounded once, like those that products make
+            # A gradient, which is added up in fp32 and rounded once, like those that products make, of what these read.
+            is_cast = self._compute == "float16" and any((v.id, self._compute) in self._casts for v in floats)
+            amp = "always" if is_cast else "follow"
         if amp == "always":
             return self._compute
+        if self._compute == "float16" and find_op(node.op).needs_range:
+            return _WIDE
         # An op that follows runs in the compute dtype where all that it reads, constants aside, is in that.
         tensors = [v for v in floats if self.rewriter.find_producer(v, "Full") is None]
         narrow = amp == "follow" and bool(tensors) and all(v.type.dtype == self._compute for v in tensors)

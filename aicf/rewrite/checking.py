@@ -38,7 +38,8 @@ Loss = Callable[..., Tensor]
 def check(rule: Rule, structure: Structure, draft: Draft) -> tuple[float, float]:
     """Compare the functions before and after on a few rows; returns the largest difference and magnitude.
 
-    Raises :class:`RewriteError` where the network cannot be evaluated, or a rule that keeps the function has changed it.
+    Raises :class:`RewriteError` where the network cannot be evaluated, where results are no longer finite, or where a rule that keeps the
+    function has changed it.
     """
     step, loss = structure.step, structure.recipe.loss
     batch = read_rows(step.executor, step.plan)
@@ -49,6 +50,8 @@ def check(rule: Rule, structure: Structure, draft: Draft) -> tuple[float, float]
         results = [compute_rows(model, loss, batch, amp) for model, amp in pairs]
     except (TypeError, ValueError, LookupError, RuntimeError) as error:
         raise RewriteError(f"{rule}: the network cannot be evaluated after this change: {error}") from error
+    if _is_lost(*results):
+        raise RewriteError(f"{rule}: results that were finite are infinite or NaN after it; it was not applied")
     delta, scale, bound = compare(*results)
     if rule.preserves and not delta <= bound:
         raise RewriteError(f"{rule}: changes the results by {delta:.3g}, rounding explains {bound:.3g}; it was not applied")
@@ -152,6 +155,12 @@ def _multiply_there(node: Node, inputs: Sequence[Tensor | NDArray[Any] | None]) 
 
 def _to_host(values: Tensor | NDArray[Any]) -> NDArray[Any]:
     return values.numpy() if isinstance(values, Tensor) else values
+
+
+def _is_lost(before: Sequence[NDArray[Any]], after: Sequence[NDArray[Any]]) -> bool:
+    """Whether all results were finite, and not all are any more."""
+    was_finite, is_finite = (all(bool(np.isfinite(a.astype(np.float64)).all()) for a in results) for results in (before, after))
+    return was_finite and not is_finite
 
 
 def compare(before: Sequence[NDArray[Any]], after: Sequence[NDArray[Any]]) -> tuple[float, float, float]:

@@ -13,7 +13,7 @@ from aicf.errors import RewriteError
 from aicf.frontends.imported import Part
 from aicf.nn import Buffer, Module, Parameter
 from aicf.opset import find_dtype
-from aicf.optim import Optimizer
+from aicf.optim import LossScale, Optimizer
 from aicf.optim.optimizer import Group
 from aicf.tensor import Tensor
 
@@ -83,6 +83,15 @@ def copy_optimizer(optimizer: Optimizer, tensors: dict[int, Owned], copy_state: 
     twin.params = [p for group in twin.groups for p in group.params]
     twin.steps_done = copy_tensor(optimizer.steps_done)
     twin.state = {i: {role: copy_state(t) for role, t in roles.items()} for i, roles in optimizer.state.items()}
+    return twin
+
+
+def copy_scaling(scaling: LossScale | None) -> LossScale | None:
+    """Return the scale of a loss with a copy of its state in host memory; None where there is none."""
+    if scaling is None:
+        return None
+    twin = copy.copy(scaling)
+    twin.scale, twin.streak = copy_tensor(scaling.scale), copy_tensor(scaling.streak)
     return twin
 
 

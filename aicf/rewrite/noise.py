@@ -17,8 +17,11 @@ from aicf.train.step_recipe import Computed
 def find_rows(computed: Computed) -> tuple[int, list[tuple[Tensor, Tensor, Tensor]]]:
     """Return the number of rows, and for each linear layer's weight that is trained its gradient, dy and x; none where there is none.
 
-    A weight that is used twice has a gradient of more than one layer, and is left out.
+    A weight that is used twice has a gradient of more than one layer, and is left out. Where the loss is scaled there is none: fp16 cannot
+    hold the squares of what is scaled.
     """
+    if computed.scale is not None:
+        return 0, []
     found: dict[int, list[tuple[Tensor, Tensor, Tensor]]] = {}
     for gradient in computed.raw.values():
         node = computed.recorder.rewriter.find_producer(gradient.data, "LinearGrad")

@@ -135,15 +135,19 @@ def _view(data: NDArray[np.uint8], offset: int, type_: Type) -> NDArray[Any]:
 
 def _list_statistics(computed: Computed) -> list[_Statistic]:
     """Return what the last step of a window finds."""
-    gradients = list(computed.gradients.values())
+    gradients, scale = list(computed.gradients.values()), computed.scale
 
     def square(tensors: list[Tensor]) -> Tensor:
         return apply("SumSquares", tensors)[0]
 
+    def square_unscaled(tensors: list[Tensor]) -> Tensor:
+        total = square(tensors)
+        return total if scale is None else total / (scale * scale).cast(total.dtype)
+
     def type_squares(tensors: list[Tensor]) -> Type:
         return Type("float64" if all(t.dtype == "float64" for t in tensors) else "float32", ())
 
-    found = [_Statistic("gradient_square", type_squares(gradients), lambda: square(gradients))]
+    found = [_Statistic("gradient_square", type_squares(gradients), lambda: square_unscaled(gradients))]
     rows, layers = find_rows(computed)
     if layers:
         one = Type(layers[0][0].dtype, ())

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from aicf.errors import GradientError, GraphError, PlanError, RecordError, RewriteError, StateError, UnsupportedError
 from aicf.ir.graph import CONTROL, OBSERVATION, PARAMETER, RANDOM
 from aicf.nn import Module
-from aicf.opset import Type
+from aicf.opset import Type, find_dtype
 from aicf.optim import Optimizer
 from aicf.passes import FUSE_CHAINS
 from aicf.plan.data import STATE
-from aicf.rewrite.copying import copy_model, copy_optimizer, copy_tensor, make_blank, make_like
+from aicf.rewrite.copying import copy_model, copy_optimizer, copy_scaling, copy_tensor, make_blank, make_like
 from aicf.rewrite.draft import Draft, Rest
 from aicf.rewrite.observers import Watch
 from aicf.rewrite.rules.rule import Rule
@@ -117,11 +117,21 @@ class Structure:
         options = replace(old.options, backend=old.backend, tune_seconds=0.0, amp=draft.amp)
         types = [t.reshape((draft.batch, *t.shape[1:])) if t.shape and t.shape[0] == self.batch else t for t in self.types]
         watch = None if self.watch is None else Watch(self.watch.every)
+        observe, scaling = None if watch is None else watch.note, copy_scaling(old.scaling)
         try:
-            recipe = StepRecipe(draft.model, old.loss, draft.optimizer, old.clip_norm, options, None if watch is None else watch.note)
+            recipe = StepRecipe(draft.model, old.loss, draft.optimizer, old.clip_norm, options, observe, scaling)
+            recipe.take_guard(old, self._read_batch(types))
             return Prepared(recipe.make(recipe.record(types)), recipe, watch)
         except _REFUSALS as error:
             raise RewriteError(f"{self.step.plan.name}: cannot be compiled after this change: {error}") from error
+
+    def _read_batch(self, types: Sequence[Type]) -> list[NDArray[Any]] | None:
+        """Return the last batch as the next structure takes it; None where there was none yet, or it takes another one."""
+        if self.recipe.guard is None or list(types) != self.types:
+            return None
+        slots = zip(self.step.plan.inputs, types, strict=True)
+        batch = [self.step.executor.read(slot).astype(find_dtype(t.dtype), copy=False) for (_, slot), t in slots]
+        return batch if any(array.any() for array in batch) else None
 
     def exchange(self, prepared: Prepared, resting: Mapping[str, Rest]) -> Structure:
         """Return the structure that follows, with all state, which is copied where it is; this one is retired."""
@@ -169,7 +179,8 @@ def make_close(recipe: StepRecipe, watch: Watch, types: Sequence[Type]) -> tuple
     """Return how the step that looks closely is made, of the model and optimizer of another one, and what is compiled."""
     options = replace(recipe.options, backend=recipe.backend, tune_seconds=0.0)
     with recipe.in_first_modes():
-        close = StepRecipe(recipe.model, recipe.loss, recipe.optimizer, recipe.clip_norm, options, watch.look_closely)
+        close = StepRecipe(recipe.model, recipe.loss, recipe.optimizer, recipe.clip_norm, options, watch.look_closely, recipe.scaling)
+        close.take_guard(recipe)
     return close, close.make(close.record(types))
 
 
@@ -256,7 +267,10 @@ def _copy_recipe(recipe: StepRecipe) -> StepRecipe:
     with recipe.in_first_modes():
         model, tensors = copy_model(recipe.model, lambda t: make_like(t, make_blank(t).data))
     optimizer = copy_optimizer(recipe.optimizer, tensors, make_blank)
-    return StepRecipe(model, recipe.loss, optimizer, recipe.clip_norm, replace(recipe.options, backend=recipe.backend))
+    options = replace(recipe.options, backend=recipe.backend)
+    made = StepRecipe(model, recipe.loss, optimizer, recipe.clip_norm, options, scaling=copy_scaling(recipe.scaling))
+    made.take_guard(recipe)
+    return made
 
 
 def find_tensors(recipe: StepRecipe, made: Made) -> dict[Key, Tensor]:
@@ -265,6 +279,8 @@ def find_tensors(recipe: StepRecipe, made: Made) -> dict[Key, Tensor]:
     model: Module = recipe.model
     paths = {id(p): path for path, p in model.named_parameters()}
     found: dict[Key, Tensor] = {("step", CONTROL): optimizer.steps_done}
+    if recipe.scaling is not None:
+        found |= {(owner, CONTROL): tensor for owner, tensor in recipe.scaling.tensors.items()}
     held = {(s.owner, s.role) for s in made.plan.states}
     for path, tensor in model.named_tensors():
         found |= {key: tensor for key in ((path, PARAMETER), (path, "buffer")) if key in held}

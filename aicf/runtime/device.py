@@ -132,7 +132,9 @@ class DeviceExecutor(Executor):
         """Overwrite a slot's bytes, from the host or from a device array, which must be contiguous; raises ValueError for other sizes."""
         dtype = find_dtype(slot.type.dtype)
         if not isinstance(values, DeviceArray):
-            self.view(slot).copy_from_host(np.asarray(values).astype(dtype, copy=False))
+            with np.errstate(over="ignore"):  # what float16 cannot hold is infinite, as on the device
+                host = np.asarray(values).astype(dtype, copy=False)
+            self.view(slot).copy_from_host(host)
         elif values.dtype == dtype:
             if values.span_bytes != slot.type.size_bytes:
                 raise ValueError(f"{self.plan.name}: expected {slot.type}, got {values.dtype.name}{list(values.shape)}")

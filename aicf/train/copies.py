@@ -72,7 +72,8 @@ class Copies:
 
     def to_host(self, states: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[np.generic]]:
         """Return the copies of states by ``role:owner``, by their names in the same way."""
-        return {
-            f"{copy.role}:{copy.owner}": states[f"{source.role}:{source.owner}"].astype(find_dtype(copy.slot.type.dtype))
-            for source, copy in self._pairs
-        }
+        with np.errstate(over="ignore"):  # what float16 cannot hold is infinite, as on the device
+            return {
+                f"{copy.role}:{copy.owner}": states[f"{source.role}:{source.owner}"].astype(find_dtype(copy.slot.type.dtype))
+                for source, copy in self._pairs
+            }

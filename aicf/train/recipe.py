@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
+
+from numpy.typing import NDArray
 
 from aicf.backends import BACKENDS
 from aicf.errors import ChainError, UnsupportedError
@@ -16,7 +19,7 @@ from aicf.ir import Graph
 from aicf.nn import Module
 from aicf.opset import Type
 from aicf.passes import FUSE_CHAINS, PASSES, Context, LogEntry, run_passes
-from aicf.passes.context import Budget, Choice, Chooser, Footprint, Training
+from aicf.passes.context import Budget, Choice, Chooser, Example, Footprint, Guard, Training
 from aicf.plan import Plan, verify
 from aicf.plan.data import ARENA
 from aicf.plan.planner import make_plan
@@ -49,7 +52,7 @@ class Options:
     ``backend`` is the model's by default. ``amp`` is a compute dtype or None. ``deterministic`` kernels alone are chosen. ``passes`` off
     leaves those out that compilation does not need. ``bounds`` are those of the programs of other shapes. For ``tune_seconds`` kernels are
     timed in the plan's own buffers, and steps are put side by side where that is faster. ``memory_bytes`` is what a plan may have in all;
-    to get there, values are computed twice.
+    to get there, values are computed twice. Nodes whose error in 16 bits is over ``amp_bound`` stay in fp32.
     """
 
     backend: str | None = None
@@ -59,12 +62,20 @@ class Options:
     bounds: Bounds = field(default_factory=Bounds)
     tune_seconds: float = 0.0
     memory_bytes: int | None = None
+    amp_bound: float | None = None
 
     def __post_init__(self) -> None:
         if not self.tune_seconds >= 0.0:
             raise ValueError(f"tune_seconds={self.tune_seconds}: must be at least 0")
         if self.memory_bytes is not None and self.memory_bytes < 1:
             raise ValueError(f"memory_bytes={self.memory_bytes}: must be at least 1")
+        if self.amp_bound is not None and not 0.0 <= self.amp_bound < math.inf:
+            raise ValueError(f"amp_bound={self.amp_bound}: must be at least 0 and finite, a share of a node's largest result")
+
+    def require_amp(self) -> None:
+        """Raise ValueError for a bound of mixed precision where there is none."""
+        if self.amp_bound is not None and self.amp is None:
+            raise ValueError(f"amp_bound={self.amp_bound}: bounds mixed precision, and amp is None; give amp, or leave it out")
 
 
 @dataclass(frozen=True)
@@ -86,6 +97,8 @@ class Recipe(ABC):
         self.model = model
         self.options = options
         self.backend = find_backend_name(model, options)
+        self.guard = None if options.amp_bound is None else Guard(options.amp_bound)
+        self.examples: Sequence[NDArray[Any]] | None = None
         self._modes = [(module, module.training) for _, module in model.modules()]
 
     @contextmanager
@@ -113,9 +126,24 @@ class Recipe(ABC):
     def make(self, recording: Recording, chooser: Chooser | None = None) -> Made:
         """Return the plan of what was recorded, with kernels of a chooser, by default the backend's own."""
 
+    def set_example(self, tensors: Mapping[tuple[str, str], Tensor]) -> Guard | None:
+        """Return the guard of mixed precision with the example that there is now, of states that are these tensors."""
+        if self.guard is not None:
+            examples, self.examples = self.examples, None  # for the next graph alone
+            self.guard.example = None if examples is None else Example(examples, lambda owner, role: tensors[owner, role].numpy())
+        return self.guard
+
+    def take_guard(self, other: Recipe, examples: Sequence[NDArray[Any]] | None = None) -> None:
+        """Keep the nodes in fp32 that another recipe keeps there, until a graph is made with examples."""
+        self.examples = examples
+        if self.guard is not None and other.guard is not None:
+            self.guard.kept = dict(other.guard.kept)
+
     def make_tuned(self, inputs: Sequence[Tensor]) -> Made:
         """Return the plan for inputs; where time is given for it, with the kernels that are fastest on them."""
-        made = self.make(self.record(list_types(inputs)))
+        types = list_types(inputs)
+        self.examples = None if self.guard is None else [x.backend.to_host(x.data) for x in inputs]
+        made = self.make(self.record(types))
         if not self.options.tune_seconds:
             return made
         if self.backend != "cuda":
@@ -156,7 +184,12 @@ def find_backend_name(model: Module, options: Options) -> str:
 
 
 def build(
-    recording: Recording, training: Training | None, backend: str, options: Options, chooser: Chooser | None = None
+    recording: Recording,
+    training: Training | None,
+    backend: str,
+    options: Options,
+    chooser: Chooser | None = None,
+    guard: Guard | None = None,
 ) -> tuple[Graph, list[LogEntry], Plan, Mapping[int, Choice]]:
     """Return the graph after all passes, their log, the verified plan, and the kernels by node id.
 
@@ -164,7 +197,7 @@ def build(
     :class:`NotBuiltError` where these are not in the cache either.
     """
     chosen = [each for each in PASSES if options.passes or each.is_needed]
-    context = _make_context(training, chooser or _find_chooser(backend, options), backend, options)
+    context = _make_context(training, chooser or _find_chooser(backend, options), backend, options, guard)
     try:
         graph, log = run_passes(recording.graph, context, chosen)
     except (ChainError, NotBuiltError) as error:
@@ -172,15 +205,15 @@ def build(
         if len(unfused) == len(chosen):
             raise
         _log.warning("%s: elementwise calls stay apart: %s", recording.graph.name, str(error).partition("\n")[0])
-        context = _make_context(training, context.chooser, backend, options)
+        context = _make_context(training, context.chooser, backend, options, guard)
         graph, log = run_passes(recording.graph, context, unfused)
     plan = make_plan(graph, backend, context.choices)
     verify(plan)
     return graph, log, plan, context.choices
 
 
-def _make_context(training: Training | None, chooser: Chooser | None, backend: str, options: Options) -> Context:
-    context = Context(training, chooser, options.amp)
+def _make_context(training: Training | None, chooser: Chooser | None, backend: str, options: Options, guard: Guard | None) -> Context:
+    context = Context(training, chooser, options.amp, guard=guard)
     if options.memory_bytes is not None:
         context.budget = Budget(options.memory_bytes, lambda graph: find_footprint(make_plan(graph, backend, context.choices)))
     return context

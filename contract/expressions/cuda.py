@@ -105,7 +105,9 @@ def _declare(name: str, kind: str) -> str:
 def _find_kind(node: Node, kinds: Mapping[str, str]) -> str:
     if isinstance(node, Name):
         return kinds[node.name]
-    if isinstance(node, Call) and node.function in COUNTING.values():
+    if isinstance(node, Call) and (
+        node.function in COUNTING.values() or (node.function == "where" and _find_kind(node.arguments[1], kinds) == "int")
+    ):
         return "int"
     is_bool = isinstance(node, Call) and (node.function in COMPARISONS or node.function in LOGIC or node.function == "keep")
     return "bool" if is_bool else "float"

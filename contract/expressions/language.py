@@ -6,7 +6,7 @@ bfloat16 or float16), that of the first input where this has type T; ``f32``, ``
 in fp32, and each output is rounded once.
 
 ``i64`` is a counter: one number, in a chain that makes one element. It is added to and subtracted from in 64 bits, ``float(i)`` is its
-value in fp32, and the engine holds it as two words of 32 bits, each an operand of its own.
+value in fp32, ``where(c, i, j)`` one of two, and the engine holds it as two words of 32 bits, each an operand of its own.
 
 Assignments have ``+ - * /``, ``**``, comparisons, ``& | ~`` of bools, ``a if c else b`` (``where(c, a, b)``), numbers (fp32), names of
 inputs and of what was assigned before, and the functions of :mod:`contract.expressions.functions`. ``keep(p)`` is true with probability
@@ -187,12 +187,14 @@ class _Reader:
         return Call(function, tuple(node for node, _ in read)), result
 
     def _count(self, function: str, given: tuple[ast.expr, ...], read: list[tuple[Node, str]]) -> tuple[Node, str]:
-        """Return a sum or difference of counters and whole numbers."""
+        """Return a sum or difference of counters and whole numbers, or one of two counters."""
+        if function == "where" and [kind for _, kind in read] == ["bool", "int", "int"]:
+            return Call(function, tuple(node for node, _ in read)), "int"
         if function in COUNTING.values():
             function = next(name for name, own in COUNTING.items() if own == function)
         if function not in COUNTING:
             known = ", ".join(COUNTING)
-            raise ExpressionError(f"chain {self.chain}: {function} takes no counter (i64); those that do: {known}, float")
+            raise ExpressionError(f"chain {self.chain}: {function} takes no counter (i64) there; those that do: {known}, float, where")
         for (node, kind), argument in zip(read, given, strict=True):
             is_whole = isinstance(node, Number) and node.value == int(node.value)
             if kind != "int" and not is_whole:

@@ -23,12 +23,17 @@ struct Factors {
     float rate;        // lr / (1 - beta1^step)
     float root_scale;  // 1 / sqrt(1 - beta2^step)
     float eps;         //
+    float gain;        // of the gradient
+    bool is_skipped;   // nothing is changed
 };
 
 // What both factors of the bias correction are made of. In float64: 1 - beta^step loses half its digits in fp32 at the first steps.
 struct Powers {
     double first, second;  // 1 - beta1^step, 1 - beta2^step
 };
+
+// What the gradient is multiplied by. A step whose factor is not positive, or NaN, is left out.
+__device__ __forceinline__ float read_gain(const OptimizerParams& params) { return params.factor == nullptr ? 1.0f : *params.factor; }
 
 __device__ __forceinline__ Factors make_factors(const OptimizerParams& params, const Powers& powers) {
     const double lr = static_cast<double>(*params.lr);
@@ -41,6 +46,8 @@ __device__ __forceinline__ Factors make_factors(const OptimizerParams& params, c
     f.rate = static_cast<float>(lr / powers.first);
     f.root_scale = static_cast<float>(1.0 / sqrt(powers.second));
     f.eps = static_cast<float>(params.eps);
+    f.gain = read_gain(params);
+    f.is_skipped = !(f.gain > 0.0f);
     return f;
 }
 
@@ -61,19 +68,20 @@ __device__ __forceinline__ double find_power(double base, std::uint64_t exponent
 
 // The number of this step, for one thread of each block. Where the kernel counts the steps itself, the upper half of the counter counts the
 // blocks that have read it, and the last one sets it to what the next launch is to find: blocks wait for nobody, and nothing is left
-// behind.
+// behind. A step that is left out is not counted.
 __device__ __forceinline__ std::uint64_t read_step(const OptimizerParams& params) {
     if (params.steps_done == nullptr) return static_cast<std::uint64_t>(*params.step);
     constexpr int kStepBits = 32;
     auto* const counter = reinterpret_cast<unsigned long long*>(params.steps_done);
     const unsigned long long found = atomicAdd(counter, 1ull << kStepBits);
     const unsigned long long step = (found & ((1ull << kStepBits) - 1)) + 1;
-    if (found >> kStepBits == gridDim.x - 1) atomicExch(counter, step);
+    if (found >> kStepBits == gridDim.x - 1) atomicExch(counter, read_gain(params) > 0.0f ? step : step - 1);
     return step;
 }
 
 __device__ __forceinline__ void take_step(const Factors& f, float& p, float g, float& m, float& v) {
-    g = fmaf(f.decay, p, g);
+    if (f.is_skipped) return;
+    g = fmaf(f.decay, p, f.gain * g);
     m = fmaf(f.take1, g - m, m);
     v = fmaf(f.take2 * g, g, f.beta2 * v);
     p = fmaf(-f.rate, m / fmaf(sqrtf(v), f.root_scale, f.eps), f.keep * p);

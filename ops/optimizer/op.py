@@ -60,6 +60,15 @@ def _advances(problem: Problem) -> bool:
     return bool(problem.attributes.get("advances", False))
 
 
+def _is_guarded(problem: Problem) -> bool:
+    return bool(problem.attributes.get("guarded", False))
+
+
+def _is_skipped(inputs: Arrays) -> bool:
+    """Return whether a step is left out: its factor is not positive."""
+    return "factor" in inputs and not float(inputs["factor"]) > 0.0
+
+
 def _find_step(inputs: Arrays) -> float:
     """Return the number of the step, from 1 on."""
     return float(inputs["steps_done"]) + 1.0 if "steps_done" in inputs else float(inputs["step"])
@@ -69,9 +78,13 @@ def reference(inputs: Arrays, problem: Problem) -> dict[str, NDArray[np.float64]
     """Return p, m and v after the step, the copy of p where there is one, and the steps done where the kernel counts them.
 
     Adam is Kingma and Ba's Algorithm 1 (arXiv:1412.6980); with ``decoupled``, weight decay is Loshchilov and Hutter's (arXiv:1711.05101).
+    With ``guarded``, the gradient is multiplied by ``factor``; where that is not positive, nothing is changed.
     """
     p, grad, m, v, lr = (inputs[name] for name in ("p", "grad", "m", "v", "lr"))
     step, s = _find_step(inputs), _read_scalars(problem)
+    if _is_skipped(inputs):
+        return _name_results(problem, inputs, p, m, v, step - 1.0)
+    grad = grad * inputs.get("factor", 1.0)
     if _is_decoupled(problem):
         p = p * (1.0 - lr * s["weight_decay"])
     else:
@@ -80,8 +93,14 @@ def reference(inputs: Arrays, problem: Problem) -> dict[str, NDArray[np.float64]
     v = s["beta2"] * v + (1.0 - s["beta2"]) * grad * grad
     first, second = m / (1.0 - s["beta1"] ** float(step)), v / (1.0 - s["beta2"] ** float(step))
     p = p - lr * first / (np.sqrt(second) + s["eps"])
+    return _name_results(problem, inputs, p, m, v, step)
+
+
+def _name_results(
+    problem: Problem, inputs: Arrays, p: NDArray[np.float64], m: NDArray[np.float64], v: NDArray[np.float64], steps_done: float
+) -> dict[str, NDArray[np.float64]]:
     found = {"p": p, "m": m, "v": v} | ({"copy": p} if problem.attributes.get("with_copy", False) else {})
-    return found | ({"steps_done": np.asarray(step)} if "steps_done" in inputs else {})
+    return found | ({"steps_done": np.asarray(steps_done)} if "steps_done" in inputs else {})
 
 
 def tolerance(inputs: Arrays, outputs: Arrays, problem: Problem) -> dict[str, NDArray[np.float64]]:
@@ -92,10 +111,15 @@ def tolerance(inputs: Arrays, outputs: Arrays, problem: Problem) -> dict[str, ND
     """
     p, grad, m, v, lr = (np.abs(inputs[name]).astype(np.float64) for name in ("p", "grad", "m", "v", "lr"))
     step, s = _find_step(inputs), _read_scalars(problem)
+    if _is_skipped(inputs):
+        return _bound_skipped(outputs, problem)
     grad_error = np.zeros_like(grad)
+    if _is_guarded(problem):
+        grad = grad * np.abs(inputs["factor"])
+        grad_error = U * grad + SUBNORMAL["float32"]
     if not _is_decoupled(problem):
+        grad_error = grad_error + 3.0 * U * (grad + s["weight_decay"] * p)
         grad = grad + s["weight_decay"] * p
-        grad_error = 3.0 * U * grad
     m_error = 5.0 * U * (m + (1.0 - s["beta1"]) * grad) + (1.0 - s["beta1"]) * grad_error
     v_new = np.abs(outputs["v"])
     v_error = (
@@ -115,6 +139,15 @@ def tolerance(inputs: Arrays, outputs: Arrays, problem: Problem) -> dict[str, ND
         bounds["copy"] = p_error + ROUNDOFF[dtype] * (np.abs(outputs["copy"]) + p_error) + SUBNORMAL[dtype]
     if "steps_done" in outputs:
         bounds["steps_done"] = np.zeros(())
+    return bounds
+
+
+def _bound_skipped(outputs: Arrays, problem: Problem) -> dict[str, NDArray[np.float64]]:
+    """Return bounds of 0, but for the copy, which is rounded: a step that is left out changes no bit."""
+    bounds = {name: np.zeros(np.shape(array)) for name, array in outputs.items()}
+    if "copy" in outputs:
+        dtype = _find_dtype(problem)
+        bounds["copy"] = ROUNDOFF[dtype] * np.abs(outputs["copy"]) + SUBNORMAL[dtype]
     return bounds
 
 
@@ -173,9 +206,17 @@ KERNELS = (
 
 
 def _problem(
-    suite: str, elems: int, dtype: str = "float32", *, copy: bool = False, decoupled: bool = True, advances: bool = False, **offsets: int
+    suite: str,
+    elems: int,
+    dtype: str = "float32",
+    *,
+    copy: bool = False,
+    decoupled: bool = True,
+    advances: bool = False,
+    guarded: bool = False,
+    **offsets: int,
 ) -> Problem:
-    attributes = {"dtype": dtype, "with_copy": copy, "decoupled": decoupled, "advances": advances}
+    attributes = {"dtype": dtype, "with_copy": copy, "decoupled": decoupled, "advances": advances, "guarded": guarded}
     return Problem({"N": elems}, attributes, suites=frozenset(suite.split()), offsets=offsets)
 
 
@@ -190,6 +231,9 @@ PROBLEMS = (
     _problem("verify", 777, "bfloat16", copy=True, grad=3),
     _problem("verify", 5001, advances=True),
     _problem("verify", 3333, "bfloat16", copy=True, advances=True, m=1),
+    _problem("verify", 1111, "float16", copy=True, advances=True, guarded=True),
+    _problem("verify", 2500, decoupled=False, guarded=True, v=1),
+    _problem("verify", 640, "float16", guarded=True),
     _problem("emulated", 1 << 18),
     _problem("emulated", 100003, "bfloat16", copy=True),
     _problem("bench sweep", 1 << 26),
@@ -199,6 +243,8 @@ PROBLEMS = (
     _problem("bench", 235146, advances=True),
     _problem("bench", 235146, "bfloat16", copy=True, advances=True),
     _problem("bench", 25174016, "bfloat16", copy=True, advances=True),
+    _problem("bench", 235146, "float16", copy=True, advances=True, guarded=True),
+    _problem("bench", 25174016, "float16", copy=True, advances=True, guarded=True),
 )
 
 OP = Op(
@@ -213,12 +259,14 @@ OP = Op(
         Tensor("lr", (), Role.INPUT, values=Positive(1e-6, 0.01)),
         Tensor("copy", ("N",), Role.OUTPUT, _find_dtype, present=lambda p: bool(p.attributes.get("with_copy", False))),
         Tensor("steps_done", (), Role.INOUT, "int64", present=_advances, values=Uniform(0, 100000), is_added=True),
+        Tensor("factor", (), Role.INPUT, present=_is_guarded, values=Uniform(-1.0, 1.0), is_added=True),
     ),
     attributes=(
         Attribute("dtype", FLOATS, "float32", passed=False),
         Attribute("with_copy", (False, True), False, passed=False),
         Attribute("decoupled", (True, False), True),
         Attribute("advances", (False, True), False, passed=False),
+        Attribute("guarded", (False, True), False, passed=False),
     ),
     scalars=SCALARS,
     kernels=KERNELS,
@@ -232,7 +280,7 @@ OP = Op(
     population=POPULATION,
     axes=(
         Axis("dtypes", {dtype: (OneOf("dtype", (dtype,)),) for dtype in FLOATS}),
-        Axis("epilogue", {"advances": (OneOf("advances", (True,)),), "any": ()}),
+        Axis("epilogue", {"guarded": (OneOf("guarded", (True,)),), "advances": (OneOf("advances", (True,)),), "any": ()}),
         Axis("region", {"small": (Count({"N": 1}, max=1 << 20),), "large": ()}),
     ),
 )

@@ -88,7 +88,16 @@ def test_binding_refuses_bad_arguments_by_name(device: Device, open_kernel: Open
     variant = open_kernel("naive")
     p, grad, m, v = (device.allocate(4096).view((8,), np.float32) for _ in range(4))
     step, lr = device.allocate(64).view((), np.int64), device.allocate(64).view((), np.float32)
-    rest = {"copy": None, "steps_done": None, "decoupled": True, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.0}
+    rest = {
+        "copy": None,
+        "steps_done": None,
+        "factor": None,
+        "decoupled": True,
+        "beta1": 0.9,
+        "beta2": 0.999,
+        "eps": 1e-8,
+        "weight_decay": 0.0,
+    }
     arguments = {"p": p, "grad": grad, "m": m, "v": v, "step": step, "lr": lr, **rest}
     assert variant.supports(**arguments) == ""
     with pytest.raises(ValueError, match=r"beta1"):
@@ -97,3 +106,28 @@ def test_binding_refuses_bad_arguments_by_name(device: Device, open_kernel: Open
         variant.supports(**arguments | {"m": p})
     with pytest.raises(ValueError, match=r"^grad: expected shape \(8,\)"):
         variant.supports(**arguments | {"grad": device.allocate(4096).view((7,), np.float32)})
+
+
+@pytest.mark.parametrize("kernel", [k for k in VARIANTS if k != "naive"])
+@pytest.mark.parametrize("factor", [0.0, -1.0, np.nan])
+def test_a_step_whose_factor_is_not_positive_changes_no_bit_and_is_not_counted(
+    device: Device, open_kernel: Open, kernel: str, factor: float
+) -> None:
+    attributes = {"dtype": "float16", "with_copy": True, "advances": True, "guarded": True}
+    inputs = _make_inputs(5000) | {"m": np.full(5000, -0.0, np.float32), "steps_done": np.array(7, np.int64)}
+    inputs |= {"grad": np.full(5000, np.inf, np.float16), "factor": np.array(factor, np.float32)}
+    made = _run(device, open_kernel(kernel), Problem({"N": 5000}, attributes), inputs)
+    for name in ("p", "m", "v", "steps_done"):
+        assert made[name].tobytes() == np.asarray(inputs[name]).tobytes(), name
+    np.testing.assert_array_equal(made["copy"], inputs["p"].astype(np.float16))
+
+
+@pytest.mark.parametrize("kernel", VARIANTS)
+def test_a_factor_that_is_a_power_of_two_undoes_a_scaled_gradient_bit_for_bit(device: Device, open_kernel: Open, kernel: str) -> None:
+    gradient = np.random.default_rng(6).standard_normal(300, np.float32)
+    inputs = _make_inputs(300) | {"grad": gradient}
+    plain = _run(device, open_kernel(kernel), Problem({"N": 300}, {}), inputs)
+    scaled = inputs | {"grad": gradient * np.float32(2.0**12), "factor": np.array(2.0**-12, np.float32)}
+    guarded = _run(device, open_kernel(kernel), Problem({"N": 300}, {"guarded": True}), scaled)
+    for name in ("p", "m", "v"):
+        np.testing.assert_array_equal(guarded[name], plain[name])

@@ -64,6 +64,8 @@ def test_a_derivative_is_the_slope_of_its_function(slope: str, x: float) -> None
         ("n: i64 -> y: f32; y = n * 2", "mul takes no counter"),
         ("n: i64, x: f32 -> m: i64; m = n + x", "'x' is a float, and counters take only whole numbers"),
         ("n: i64 -> m: i64; m = n + 0.5", "counters take only whole numbers"),
+        ("n: i64, x: f32 -> m: i64; m = where(x > 0.0, n, x)", "where takes no counter"),
+        ("n: i64, x: f32 -> m: i64; m = where(x, n, n)", "where takes no counter"),
         ("x: f32 -> y: f32; y = float(x)", "float takes a counter"),
         ("a: i64, b: i64, c: i64 -> d: i64, e: i64, f: i64; d = a; e = b; f = c", "it has 6 inputs and 6 outputs"),
         ("x: T -> y: T[rows]; y = x", "must be of full extent"),
@@ -273,6 +275,15 @@ def test_counters_are_added_in_64_bits_and_read_as_fp32() -> None:
     text = write_chains("elementwise", {OWN: chain})
     assert text.count("{Type::kFloat32, Extent::kFull}") == 4 + 3  # two words for each counter
     assert "out[1] = __uint_as_float(static_cast<unsigned>(v_m >> 32));" in text
+
+
+@pytest.mark.parametrize(("factor", "expected"), [(0.5, 2**40 + 1), (0.0, 2**40), (np.nan, 2**40)])
+def test_one_of_two_counters_is_taken(factor: float, expected: int) -> None:
+    chain = parse_chain("count", "x: f32[], n: i64 -> m: i64; m = where(x > 0.0, n + 1, n)")
+    found = evaluate(chain, {"x": np.array([[factor]]), "n": np.array([[2**40]])})
+    assert (found["m"].dtype, int(found["m"][0, 0])) == (np.int64, expected)
+    assert parse_chain("count", chain.text) == chain  # what is written reads back
+    assert "const long long v_m = ((v_x > 0x0.0p+0f) ? (v_n + 1ll) : v_n);" in write_chains("elementwise", {OWN: chain})
 
 
 def test_a_header_reads_back_as_its_chains() -> None:

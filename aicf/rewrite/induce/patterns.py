@@ -173,7 +173,7 @@ class _Reader:
 
     def _label(self, node: Node) -> None:
         """Label a node's values by what made them, without sizes of inputs and outputs."""
-        attrs = {k: v for k, v in node.attrs.items() if k not in ("shape", "axes")}
+        attrs = {k: v for k, v in node.attrs.items() if k not in ("shape", "axes", "w_layout")}
         size = node.outputs[0].type.shape[-1:] if node.op in _PRODUCTS and node.id not in self.last else ""
         inputs = ",".join("_" if v is None else self._shorten(self.label[v.id]) for v in node.inputs)
         for i, value in enumerate(node.outputs):

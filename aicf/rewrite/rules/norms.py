@@ -13,7 +13,7 @@ from aicf.rewrite.records import Map
 from aicf.rewrite.rules.blocks import Remove, insert_behind
 from aicf.rewrite.rules.rule import Rule
 
-PRECISIONS = ("float32", "bfloat16")
+PRECISIONS = ("float32", "bfloat16", "float16")
 
 
 @dataclass(frozen=True)
@@ -51,10 +51,11 @@ class InsertNorm(Rule):
 
 @dataclass(frozen=True)
 class SetPrecision(Rule):
-    """Compute in ``float32`` or ``bfloat16`` from now on. Parameters and optimizer state are fp32 in both, and stay as they are.
+    """Compute in ``float32``, ``bfloat16`` or ``float16`` from now on. Parameters and optimizer state are always fp32, and stay.
 
-    In bf16 products are of rounded operands, added up in fp32; norms, losses and updates are fp32. Results change by that rounding: the
-    record's difference, found by value, says how much.
+    In 16 bits products are of rounded operands, added up in fp32; norms, losses and updates are fp32. Results change by that rounding: the
+    record's difference, found by value, says how much. In fp16 the loss is scaled; its scale goes through all rewrites, and waits where
+    the precision is another one. Results that fp16 cannot hold are a refusal.
     """
 
     dtype: str

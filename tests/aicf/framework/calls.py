@@ -83,6 +83,7 @@ CALLS = [
     Call("Full", [], {"value": 2.5, "dtype": "float64", "shape": (2, 3)}),
     Call("Linear", [X, W, B]),
     Call("Linear", [X, W, None], label="no-bias"),
+    *(Call("Linear", [X, W.T.copy(), B], {"act": act, "keep_z": act != "none", "w_layout": "kn"}, f"kn-{act}") for act in ("none", "silu")),
     *(Call("Linear", [X, W, B], {"act": act, "keep_z": True}, act) for act in ("relu", "gelu_tanh", "gelu_erf", "silu")),
     Call("LinearGrad", [normal(2, 3, 5), X, W, None, None], {"wants": "x w"}),
     Call("LinearGrad", [normal(2, 3, 5), X, W, None, normal(5, 4)], {"wants": "x w"}, "total"),

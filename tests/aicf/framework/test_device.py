@@ -161,15 +161,18 @@ def call_on_both(op: str, arrays: Sequence[np.ndarray | None], **attrs: Attr) ->
     return found
 
 
+@pytest.mark.parametrize("factor", [None, 0.25, 0.0, -1.0])
 @pytest.mark.parametrize("decoupled", [True, False])
-def test_an_update_in_place_is_the_truths(decoupled: bool) -> None:
+def test_an_update_in_place_is_the_truths(decoupled: bool, factor: float | None) -> None:
     need_frozen("optimizer")
     rng = np.random.default_rng(5)
     p, g, m = (rng.normal(size=(5, 7)).astype(np.float32) for _ in range(3))
     v, step, lr = rng.uniform(0.1, 1.0, size=(5, 7)).astype(np.float32), np.asarray(np.int64(3)), np.asarray(np.float32(1e-2))
-    true, found = call_on_both("Adam", [p, g, m, v, step, lr, None, None], beta1=0.8, weight_decay=0.1, decoupled=decoupled)
-    for x, y in zip(true, found, strict=True):
+    times = None if factor is None else np.asarray(np.float32(factor))
+    true, found = call_on_both("Adam", [p, g, m, v, step, lr, None, None, times], beta1=0.8, weight_decay=0.1, decoupled=decoupled)
+    for x, y, before in zip(true, found, (p, m, v), strict=True):
         np.testing.assert_allclose(y, x, rtol=1e-5, atol=1e-6)  # a dozen roundings in fp32
+        assert np.array_equal(y, before) is (factor is not None and not factor > 0.0)
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum"])

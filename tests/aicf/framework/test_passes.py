@@ -220,9 +220,9 @@ def test_an_activation_becomes_the_epilogue_of_both_passes(act: str) -> None:
     graph = network(lambda b, x: mlp(b, x, act))
     made, log = run_passes(graph, Context(Training(owners, all_states), Eager()), [p for p in PASSES if p.name not in ("lower", "select")])
     linear = next(n for n in made.nodes if n.op == "Linear")
-    assert linear.attrs == {"act": act, "keep_z": act != "relu"}
+    assert linear.attrs == {"act": act, "keep_z": act != "relu", "w_layout": "nk"}
     grad = next(n for n in made.nodes if n.op == "LinearGrad")
-    assert grad.attrs == {"wants": "x w bias", "act": act}
+    assert grad.attrs == {"wants": "x w bias", "act": act, "w_layout": "nk"}
     assert count(made, "Elementwise") == 0
     (entry,) = [e for e in log if e.rule == "fuse"]
     assert any("fused 1.0 us, parts 1.0 us + not served" in note for note in entry.notes)

@@ -12,7 +12,7 @@ import pytest
 import aicf
 from aicf import Tensor, nn, optim
 from aicf import functional as F
-from aicf.errors import GradientError, StateError
+from aicf.errors import GradientError, StateError, UnsupportedError
 
 RNG = np.random.default_rng(0)
 BATCHES = [(RNG.normal(size=(8, 6)).astype(np.float32), RNG.integers(0, 3, size=8)) for _ in range(12)]
@@ -195,16 +195,17 @@ def test_the_arena_is_drawn(tmp_path: Path) -> None:
     assert all(float(b.get("y", "-1")) >= 19.99 for b in boxes)
 
 
+def test_a_group_of_processes_is_refused_by_name() -> None:
+    model, optimizer, _ = make(BUILDS["SGD"])
+    batch = [Tensor(a) for a in BATCHES[0]]
+    with pytest.raises(UnsupportedError, match=r"group=\[0, 1\]: a step trains on one GPU.*leave it out"):
+        aicf.compile_step(model, loss, optimizer, batch, group=[0, 1])
+    assert aicf.compile_step(model, loss, optimizer, batch, group=None)(*BATCHES[0]).item() > 0.0
+
+
 def test_the_log_says_what_each_pass_did() -> None:
     model, optimizer, _ = make(BUILDS["Adam"])
     step = aicf.compile_step(model, loss, optimizer, [Tensor(a) for a in BATCHES[0]])
     entry = next(e for e in step.log if e.rule == "differentiate")
     assert entry.nodes_before < entry.nodes_after
     assert str(entry).startswith(f"differentiate: {entry.nodes_before} -> {entry.nodes_after} nodes")
-
-
-@pytest.mark.parametrize(("amp", "warns"), [("float16", True), ("bfloat16", False)])
-def test_a_loss_that_is_not_scaled_is_said(amp: str, warns: bool, caplog: pytest.LogCaptureFixture) -> None:
-    model, optimizer, _ = make(BUILDS["SGD"])
-    aicf.compile_step(model, loss, optimizer, [Tensor(a) for a in BATCHES[0]], amp=amp)
-    assert ("the loss is not scaled: in float16 gradients below 6e-8 become zero" in caplog.text) is warns

@@ -84,7 +84,7 @@ def rules(draw: st.DrawFn) -> Rule:
         lambda: Thaw(owner),
         lambda: SetBatch(4 + n),
         lambda: InsertNorm(owner, "rms" if n % 2 else "layer"),
-        lambda: SetPrecision("bfloat16" if n % 2 else "float32"),
+        lambda: SetPrecision(("float32", "bfloat16", "float16")[n % 3]),
         lambda: Together((Widen(owner, 2 * n, seed), Widen("2", 2 * n, seed))),
     ]
     made: Rule = draw(st.sampled_from(makers))()
