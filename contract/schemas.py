@@ -18,14 +18,14 @@ from contract.validator import find_fault
 DIGESTS = {
     "event": "a3437ce70fed4289d1fe65bc807402e668a1be0f59c28f3fe6acdc094d6dc468",
     "evidence": "a244e23e7b729f90bc168a95b016af7d3b5c30c7c3f19c7c5c0eaefa4780c838",
-    "index": "df30bc52ab99cbee6401eb721197b374632499748487c106fac8535949f24bb2",
+    "index": "173e4f311d25c716de2d6d4008502b1e5e878a3f86bd8486c0a95ced2c50dd29",
     "journal": "494e405257ff1b282ad86f765099397661cf2120627543722a2b4aedad7bd492",
     "manifest": "4c6ac40bc5a45765626c07aa568f0c69b8b817ca4f8e84a97820fa01efa1e1ba",
     "tree": "46579b0c33c31ae7ee3f2d3e35cf200d5047f8537b38b26987cdba8d4c6ddc37",
 }
 _known: list[KnownValid] = []  # one where it was asked for
 # The kinds of lines that an index has.
-LINES = ("op", "entry", "median", "survey")
+LINES = ("op", "entry", "median", "survey", "library")
 
 
 @cache

@@ -12,9 +12,10 @@ from contract.layout import find_frozen_dir
 from harness.benchmark.ready import Ready, make_ready
 from harness.benchmark.session import Session
 from harness.build.revision import find_op_at
-from harness.compare.drawn.record import DrawnRow
+from harness.compare.drawn.record import DrawnRow, find_record
 from harness.discover import LoadedOp
 from harness.freezing.decide.contests import ContestRunner
+from harness.freezing.decide.library import LibraryAdoption, adopt_library
 from harness.freezing.decide.population import find_needed, promote_population
 from harness.freezing.decide.promote import Decision, Request, group_problems, list_choices, list_incumbents, promote
 from harness.freezing.decide.promote_recorded import promote_recorded
@@ -98,6 +99,17 @@ def promote_op(
         candidates = _judge_candidates(session, frozen, ready, recording, commit, say)
         decisions = _decide(session, frozen, candidates, request, recording, drawn, budget, say)
     return Promoted(name, dry_run, candidates, decisions)
+
+
+def promote_library(op: OpLike, library: str, recorded: Path | None, *, dry_run: bool = False) -> LibraryAdoption:
+    """Let calls of an op get a library of others where a record of ``compare --drawn`` has it faster than the frozen kernels.
+
+    Without ``recorded`` the record is the newest one here, or the published one. Raises FrozenUseError for a library or a record that has
+    nothing of the op, FrozenError where the frozen set is not sound.
+    """
+    name = take_op(op).op.name
+    frozen = require_sound(find_frozen_dir(), name)
+    return adopt_library(frozen, library, recorded or find_record(name), dry_run=dry_run)
 
 
 def _find_op(loaded: LoadedOp, revision: str | None) -> tuple[LoadedOp, str]:

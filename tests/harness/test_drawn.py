@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree as ET
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -272,6 +274,31 @@ def test_drawn_problems_are_timed_recorded_and_published(gpu: DrawnBench, capsys
     listed = json.loads(run(capsys, "report", "toy", "--run", "1", "--json")[1])
     assert {r["kind"] for r in listed} == {"drawn"} and len(listed) == 12 and all(len(r["samples"]) >= 20 for r in listed)
     assert "small of seed 3: 40" in run(capsys, "report", "toy", "--run", "1")[1]
+
+
+def test_libraries_that_calls_may_get_are_examined_where_they_were_timed(
+    gpu: DrawnBench, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.compare.drawn.library_facts.find_adapter", lambda library, op: (library, op) == ("numpy", "toy") or None)
+    monkeypatch.setattr("harness.compare.drawn.library_facts.open_cublaslt", lambda: SimpleNamespace(version=130002))
+
+    def find_facts(seed: str, body: Any, workspace: int) -> Any:
+        peer = Peer("numpy", "numpy", lambda: ToyKernel(gpu.device, body, workspace=workspace))
+        monkeypatch.setattr("harness.compare.drawn.run.load_peers", lambda _: (peer,))
+        code, _, err = run(capsys, "compare", "toy", "--drawn", "3", "--seed", seed, "--publish", str(tmp_path / seed))
+        assert code == 0, err
+        return read_runs(tmp_path / seed / "drawn.json")[0].libraries
+
+    facts = {"version": 130002, "workspace_bytes": 64, "deterministic": True, "capture_safe": True, "checked": 3}
+    assert find_facts("3", gpu.run_slowly, 64) == {"numpy": facts}
+
+    count = itertools.count()
+
+    def differ(Y: FakeArray, **rest: Any) -> None:
+        gpu.run_slowly(Y=Y, **rest)
+        Y.host[...] = np.nextafter(Y.host, np.float32(9.0) if next(count) % 2 else Y.host)
+
+    assert find_facts("4", differ, 0) == {"numpy": facts | {"workspace_bytes": 0, "deterministic": False}}
 
 
 def test_runs_add_up_to_one_page(gpu: DrawnBench, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from harness.benchmark.session import Session
 from harness.compare.drawn import record, seeds
 from harness.compare.drawn.contenders import Contenders, Plan, build_contenders
 from harness.compare.drawn.frozen_choice import choose_frozen, hash_index
+from harness.compare.drawn.library_facts import examine_libraries
 from harness.compare.drawn.page import find_titles, make_page
 from harness.compare.drawn.precompile import precompile_peers
 from harness.compare.drawn.problems import describe_problem, draw_problems
@@ -155,6 +156,8 @@ def _time_drawn(session: Session, request: Request, plan: Plan, folder: Path, de
                 run = record.add_row(run, row)
                 _keep(folder, run)
                 progress.advance(_describe_row(row))
+            run = replace(run, libraries=examine_libraries(session, opened, plan.problems, run.rows))
+            _keep(folder, run)
     finally:
         timer.close()
     return run

@@ -1,0 +1,191 @@
+"""Whether a library of others is faster for a call than the frozen kernel that was decided for: docs/frozen.md, "Libraries".
+
+A row of the index has the library's measured times beside those of the kernel that was chosen then, in the same rounds. The frozen kernels
+are decided among first, and without it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from aicf.kernels.external import Libraries, LibraryKernel, make_library_seal, name_library
+from aicf.registry.problems import Preferences
+from aicf.registry.tables import Tables
+from contract.calls import Interface, Problem, Query
+from contract.conditions import describe, make_condition
+from contract.decision import Asked
+from contract.structs import make_params
+
+Row = Mapping[str, Any]
+# A library must be predicted to save at least this share of the time: less is within what two measurements differ by.
+MARGIN = 0.02
+# As the survey weighs errors: what a point at distance 0 is taken to be away, squared, in doublings over all sizes.
+_NEAREST = 0.3
+# Within this squared distance of a problem where its result missed the op's bound, a library is not used.
+_WRONG_DISTANCE = 1.0
+_STAND_IN_BITS = 56
+
+
+class _Point(NamedTuple):
+    """A measured problem: its group, log2 of its sizes, what makes it the call's own, and the library's time over the kernel's.
+
+    ``ratio`` is None where the library's result was wrong.
+    """
+
+    group: str
+    logs: tuple[float, ...]
+    call: tuple[Any, ...]
+    ratio: float | None
+    problem: str
+
+
+@dataclass(frozen=True)
+class LibraryVerdict:
+    """A library of the index for one call. ``dropped`` is why it is not chosen, "" where it is faster than the kernel.
+
+    ``predicted_us`` is in microseconds, None where its times were not asked for. ``kernel`` is what can be launched, None where it cannot
+    be used for the call at all; ``here`` says whether the call's own problem was measured.
+    """
+
+    library: str
+    dropped: str
+    predicted_us: float | None = None
+    kernel: LibraryKernel | None = None
+    here: bool = False
+    ratio: float | None = None
+
+    def describe(self) -> str:
+        """Return the reason of a choice."""
+        assert self.ratio is not None and self.predicted_us is not None
+        how = "measured here" if self.here else "by measured problems near it"
+        return f"{self.library} takes {self.ratio:.2f} of the kernel's time, {how}: {self.predicted_us:.4g} us"
+
+
+class LibraryChoice:
+    """Judges the libraries of a registry's tables."""
+
+    def __init__(self, libraries: Libraries) -> None:
+        self._libraries = libraries
+        self._points: dict[tuple[int, str], list[_Point]] = {}
+
+    def judge(
+        self, tables: Tables, query: Query, asked: Asked, own: tuple[float | None, int], prefs: Preferences, refused: Mapping[str, str]
+    ) -> list[LibraryVerdict]:
+        """Return what each library of the index comes to for a call, in the order of the index.
+
+        ``own`` is the time of the kernel that was decided for, and its workspace in bytes where it is preferred that this be small.
+        ``refused`` are reasons by seal.
+        """
+        return [self._judge(tables, row, query, asked, own, prefs, refused) for row in tables.libraries]
+
+    def _judge(
+        self,
+        tables: Tables,
+        row: Row,
+        query: Query,
+        asked: Asked,
+        own: tuple[float | None, int],
+        prefs: Preferences,
+        refused: Mapping[str, str],
+    ) -> LibraryVerdict:
+        name, (own_us, own_workspace) = name_library(row), own
+        if why := _find_dislike(row, own_workspace, prefs) or _find_broken(row, query):
+            return LibraryVerdict(name, why)
+        if (reason := refused.get(make_library_seal(tables.interface.op, row))) is not None:
+            return LibraryVerdict(name, f"it cannot be used here: {reason}")
+        kernel = self._libraries.find(tables.interface.op, row, tables.interface.row)
+        if isinstance(kernel, str):
+            return LibraryVerdict(name, kernel)
+        ratio, here, why = _predict(self._list_points(tables, row), tables, query, asked)
+        if ratio is None or own_us is None:
+            return LibraryVerdict(name, why or "the kernel's own time is not known", kernel=kernel)
+        us = ratio * own_us
+        if ratio > 1.0 - MARGIN:
+            how = "takes" if here else "is predicted to take"
+            return LibraryVerdict(name, f"{how} {ratio:.2f} of the kernel's time: {us:.4g} us", us, kernel, here, ratio)
+        if why := kernel.find_fault(make_stand_in(tables.interface, query)):
+            return LibraryVerdict(name, why, us)
+        return LibraryVerdict(name, "", us, kernel, here, ratio)
+
+    def _list_points(self, tables: Tables, row: Row) -> list[_Point]:
+        key = (id(tables), make_library_seal(tables.interface.op, row))
+        if key not in self._points:
+            self._points[key] = [_make_point(tables, point) for point in row["points"]]
+        return self._points[key]
+
+
+def _find_dislike(row: Row, own_workspace: int, prefs: Preferences) -> str:
+    """Return what of the preferences a library does not have, "" where it has all."""
+    wanted = row["workspace_bytes"]
+    if prefs.prefer == "own":
+        return "the project's own kernels are preferred"
+    if prefs.deterministic and not row["deterministic"]:
+        return "its results may differ from run to run"
+    if prefs.accumulate is not None and row.get("accumulate") != prefs.accumulate:
+        return f"it is known to sum in {row.get('accumulate', 'nothing in particular')}, not in {prefs.accumulate}"
+    if prefs.max_workspace_bytes is not None and wanted > prefs.max_workspace_bytes:
+        return f"it may want {wanted} bytes of workspace, more than {prefs.max_workspace_bytes}"
+    if prefs.prefer == "memory" and wanted > own_workspace:
+        return f"it may want {wanted} bytes of workspace, and the kernel {own_workspace}"
+    return ""
+
+
+def _find_broken(row: Row, query: Query) -> str:
+    """Return what the first condition of its domain asks for that does not hold for a call, "" where all do."""
+    return next((describe(condition) for condition in row["domain"] if not make_condition(condition)(query)), "")
+
+
+def _make_point(tables: Tables, point: Row) -> _Point:
+    """Return a measured problem; the rival is the kernel that was timed with it, or today's choice where that is faster still."""
+    query = tables.interface.make_query(Problem(point["sizes"], point["attributes"]))
+    asked = tables.core.ask(query)
+    own_us: float = point["kernel_us"]
+    decided = tables.core.decide(asked, asked.legal)
+    if decided is not None and decided.us is not None and tables.kernels[decided.kernel].name != point["kernel"]:
+        own_us = min(own_us, decided.us)
+    ratio = None if point["median_us"] is None else point["median_us"] / own_us
+    return _Point(_name_group(tables, asked), _find_logs(query), (query.sizes, query.values), ratio, point["problem"])
+
+
+def _name_group(tables: Tables, asked: Asked) -> str:
+    return tables.core.table.names.axes.name_group(tables.core.find_classes(asked))
+
+
+def _find_logs(query: Query) -> tuple[float, ...]:
+    return tuple(math.log2(size) for size in query.sizes)
+
+
+def _predict(points: list[_Point], tables: Tables, query: Query, asked: Asked) -> tuple[float | None, bool, str]:
+    """Return the library's time over the kernel's, whether the call's own problem was measured, and why there is no prediction.
+
+    As the survey corrects its models: the mean of what was measured at the call's own problem; otherwise the average over the points of
+    the call's group, with a weight that falls with the square of their squared distance, drawn towards 1 by one more of weight 1.
+    """
+    group, logs, call = _name_group(tables, asked), _find_logs(query), (query.sizes, query.values)
+    weights, total, exact, reached = 0.0, 0.0, [], False
+    for point in points:
+        if point.group != group:
+            continue
+        distance = sum((a - b) ** 2 for a, b in zip(point.logs, logs, strict=True))
+        if point.ratio is None:
+            if distance <= _WRONG_DISTANCE:
+                return None, False, f"its result missed the op's bound at {point.problem}"
+            continue
+        reached = True
+        if point.call == call:
+            exact.append(point.ratio)
+        weight = (_NEAREST + distance) ** -2
+        weights, total = weights + weight, total + weight * (point.ratio - 1.0)
+    if exact:
+        return sum(exact) / len(exact), True, ""
+    return (1.0 + total / (1.0 + weights), False, "") if reached else (None, False, "no problem of this kind was measured")
+
+
+def make_stand_in(interface: Interface, query: Query) -> Any:
+    """Return the op's C struct for a call, with addresses that nobody minds for tensors whose own are not known."""
+    layouts = interface.find_layouts(query.values)
+    addresses = {layout.name: query.addresses.get(layout.name) or (i + 1) << _STAND_IN_BITS for i, layout in enumerate(layouts)}
+    return make_params(interface.row, query.by_size, query.attributes, addresses, query.strides, query.scalars)
