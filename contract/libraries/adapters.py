@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+from contract.conditions import make_condition
+
 Row = Mapping[str, Any]
 CUBLASLT = "cublaslt"
+
+
+@dataclass(frozen=True)
+class _Call:
+    """A call whose strides and addresses no condition minds."""
+
+    by_size: Mapping[str, int]
+    attributes: Mapping[str, Any]
+    strides: Mapping[str, int | tuple[int, ...]] = field(default_factory=dict)
+    addresses: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -16,7 +28,8 @@ class Adapter:
     """What a library's binding does for an op.
 
     ``fields`` are the first fields of the op's C struct with their types, ``codes`` what its attributes' choices are there: the binding is
-    compiled for these. ``domain`` are conditions on a call, in the language of the frozen set; ``alignment_bytes`` is by tensor.
+    compiled for these. ``domain`` are conditions on a call, in the language of the frozen set; ``alignment_bytes`` is by tensor. Results
+    are of one kind where the attribute ``kind`` is the same: they are judged by it, and calls get the kinds that are right.
     """
 
     library: str
@@ -25,6 +38,19 @@ class Adapter:
     codes: Mapping[str, Mapping[str, int]]
     domain: tuple[Row, ...]
     alignment_bytes: Mapping[str, int]
+    kind: str
+
+    def serves(self, sizes: Mapping[str, int], attributes: Mapping[str, Any]) -> bool:
+        """Return whether a call of these sizes and attributes is in the domain, rows following each other and addresses being aligned."""
+        call = _Call(sizes, attributes)
+        return all(make_condition(condition)(call) for condition in self.domain)
+
+    def restrict(self, kinds: Collection[str]) -> list[dict[str, Any]]:
+        """Return the domain with these kinds of results alone."""
+        return [
+            {"attribute": self.kind, "in": [k for k in c["in"] if k in kinds]} if c.get("attribute") == self.kind else dict(c)
+            for c in self.domain
+        ]
 
     def find_fault(self, interface: Row) -> str:
         """Return why the binding cannot take the structs of an interface, "" where it can."""
@@ -65,6 +91,7 @@ ADAPTERS: Mapping[tuple[str, str], Adapter] = MappingProxyType(
                 {"tensor": "bias", "address": 16},
             ),
             {"a": 256, "b": 256, "y": 256, "bias": 16},
+            kind="act",
         ),
     }
 )

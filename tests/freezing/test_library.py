@@ -24,7 +24,14 @@ from harness.freezing.store.verify import check_op
 
 OP = "gemm_bias_act"
 KIND = {"dtype": "bfloat16", "b_layout": "nk", "act": "relu", "with_bias": True}
-FACTS = {"version": 130002, "workspace_bytes": 33554432, "deterministic": True, "capture_safe": True, "checked": 8}
+FACTS = {
+    "version": 130002,
+    "workspace_bytes": 33554432,
+    "deterministic": True,
+    "capture_safe": True,
+    "checked": 8,
+    "kinds": {"relu": "", "none": ""},
+}
 
 
 @pytest.fixture
@@ -89,6 +96,7 @@ def test_a_record_becomes_a_row_that_comes_and_goes_with_the_history(frozen_dir:
         ("M300_N4096_K4096", 11.0, 0.5),
         ("M500_N4096_K4096", None, 1.5),
     ]
+    assert row["domain"][0] == {"attribute": "act", "in": ["none", "relu"]}, "gelu_tanh was not judged"
     assert row["points"][0]["attributes"] == KIND | {"precision": "ieee", "save_z": False, "with_residual": False}
     assert check_op(frozen_dir, OP) == [] and read_op(OP, frozen_dir).libraries == (row,)
     with pytest.raises(FrozenError, match="nothing in the frozen set of gemm_bias_act would change"):
@@ -115,6 +123,14 @@ def test_without_kernels_there_is_nothing_that_a_library_stands_for(frozen_dir: 
         ([make_row(128, 7.0, n=4095)], FACTS, {"right": "no problem of its domain was timed beside a frozen kernel"}),
         ([make_row(128, 9.9)], FACTS, {"faster": "on 0 of 1 problems"}),
         ([make_row(128, 7.0)], FACTS | {"capture_safe": False}, {"capture": "WRONG as a CUDA graph, on 8 problems"}),
+        (
+            [make_row(128, 7.0)],
+            FACTS | {"kinds": {"relu": "nonfinite inputs, M1: y[0] is 0"}},
+            {
+                "right": "no problem of its domain was timed",
+                "inputs": "right on all inputs with act = (none); NOT with relu: nonfinite inputs, M1: y[0] is 0",
+            },
+        ),
         ([make_row(128, 7.0)], FACTS | {"checked": 0}, {"repeats": "the same bits again, on 0 problems"}),
     ],
 )
@@ -123,6 +139,15 @@ def test_what_a_record_must_show(
 ) -> None:
     found = refuse(frozen_dir, make_record(tmp_path / "drawn.json", *rows, facts=facts))
     assert found.keys() == refused.keys() and all(found[name].startswith(text) for name, text in refused.items())
+
+
+def test_kinds_of_results_that_are_wrong_somewhere_are_left_out(frozen_dir: Path, tmp_path: Path) -> None:
+    rows = [make_row(128, 7.0), make_row(300, 6.0, attributes=KIND | {"act": "none"})]
+    record = make_record(tmp_path / "drawn.json", *rows, facts=FACTS | {"kinds": {"relu": "nonfinite inputs", "none": ""}})
+    done = adopt_library(read_frozen_op(frozen_dir, OP), "cublaslt", record, dry_run=False)
+    assert done.is_passed and [p["attributes"]["act"] for p in done.row["points"]] == ["none"]
+    assert done.row["domain"][0] == {"attribute": "act", "in": ["none"]}
+    assert {g.name: g.detail for g in done.gates}["inputs"] == "right on all inputs with act = none; NOT with relu: nonfinite inputs"
 
 
 def test_runs_of_two_versions_do_not_stand_together(frozen_dir: Path, tmp_path: Path) -> None:
@@ -161,14 +186,13 @@ def test_names_and_files_that_say_nothing_are_refused(frozen_dir: Path, tmp_path
     ],
 )
 def test_rows_that_contradict_the_op_are_refused(frozen_dir: Path, tmp_path: Path, change: Any, message: str) -> None:
-    adopt_library(read_frozen_op(frozen_dir, OP), "cublaslt", make_record(tmp_path / "r.json", make_row(128, 7.0)), dry_run=False)
+    record = make_record(tmp_path / "r.json", make_row(128, 7.0))
+    row = adopt_library(read_frozen_op(frozen_dir, OP), "cublaslt", record, dry_run=True).row
+    change(row)
     index = frozen_dir / OP / INDEX
-    rows = [json.loads(line) for line in index.read_text().splitlines()]
-    change(next(r for r in rows if r["kind"] == "library"))
-    index.write_text("".join(dump_line(r) + "\n" for r in rows))
+    index.write_text(index.read_text() + dump_line(row) + "\n")
     with pytest.raises(FrozenError, match=message):
         read_op(OP, frozen_dir)
-    assert check_op(frozen_dir, OP), "a row that was edited by hand is found"
 
 
 def test_the_verb_adopts_from_a_record_or_says_why_not(frozen_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,7 +76,10 @@ def adopt_library(frozen: Index, library: str, path: Path, *, dry_run: bool) -> 
     runs, rows, record = read_drawn_runs(frozen.op, path)
     facts, fault = _merge_facts([r.libraries.get(library, {}) for r in runs])
     points = [p for row in rows if (p := _make_point(frozen, adapter, row, description["interface"])) is not None]
-    gates = _pass_gates(facts, fault, points)
+    wrong = facts.get("kinds", {})
+    kinds = [kind for kind, why in wrong.items() if not why]
+    points = [p for p in points if p["attributes"][adapter.kind] in kinds or not facts]
+    gates = _pass_gates(facts, fault, points, adapter.kind)
     done = LibraryAdoption(frozen.op, library, gates)
     if not done.is_passed:
         return done
@@ -87,7 +90,7 @@ def adopt_library(frozen: Index, library: str, path: Path, *, dry_run: bool) -> 
         "version": facts["version"],
         "device": str(runs[-1].environment["device_name"]),
         "interface": hash_value(description["interface"]),
-        "domain": [dict(c) for c in adapter.domain],
+        "domain": adapter.restrict(kinds),
         "alignment_bytes": dict(adapter.alignment_bytes),
         "workspace_bytes": facts["workspace_bytes"],
         "deterministic": facts["deterministic"],
@@ -115,6 +118,7 @@ def _merge_facts(found: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], st
         "deterministic": all(f["deterministic"] for f in found),
         "capture_safe": all(f["capture_safe"] for f in found),
         "checked": sum(f["checked"] for f in found),
+        "kinds": {kind: "; ".join(filter(None, (f["kinds"].get(kind, "") for f in found))) for f in found for kind in f["kinds"]},
     }, ""
 
 
@@ -129,7 +133,7 @@ def _make_point(frozen: Index, adapter: Adapter, row: DrawnRow, interface: Mappi
     if row.orders or any(np.any(pad) for pad in row.padding.values()):
         return None
     attributes = fill_attributes(row.attributes, interface)
-    if not all(_holds(c, row.sizes, attributes) for c in adapter.domain):
+    if not adapter.serves(row.sizes, attributes):
         return None
     is_right = library.status == "passed"
     return {
@@ -143,23 +147,14 @@ def _make_point(frozen: Index, adapter: Adapter, row: DrawnRow, interface: Mappi
     }
 
 
-def _holds(condition: Mapping[str, Any], sizes: Mapping[str, int], attributes: Mapping[str, Any]) -> bool:
-    """Return whether a condition of the binding's domain holds for a problem of natural strides, whose addresses are aligned."""
-    if "attribute" in condition:
-        return attributes[condition["attribute"]] in condition["in"]
-    if "count" in condition:
-        ((name, _),) = condition["count"].items()
-        return sizes[name] % int(condition["multiple"]) == 0
-    return True
-
-
-def _pass_gates(facts: Mapping[str, Any], fault: str, points: Sequence[Mapping[str, Any]]) -> list[Gate]:
+def _pass_gates(facts: Mapping[str, Any], fault: str, points: Sequence[Mapping[str, Any]], kind: str) -> list[Gate]:
     gates = [Gate("version", not fault, fault or describe_version(facts["version"]))]
     right = [p for p in points if p["median_us"] is not None]
     wrong = len(points) - len(right)
     detail = f"{len(right)} of {len(points)} problems of its domain within the op's bound"
     gates.append(Gate("right", len(right) > wrong, detail if points else "no problem of its domain was timed beside a frozen kernel"))
     if facts:
+        gates.append(_judge_kinds(facts["kinds"], kind))
         checked = f"on {facts['checked']} problems"
         gates.append(Gate("repeats", facts["checked"] > 0, f"{'the same' if facts['deterministic'] else 'other'} bits again, {checked}"))
         gates.append(Gate("capture", facts["capture_safe"], f"{'right' if facts['capture_safe'] else 'WRONG'} as a CUDA graph, {checked}"))
@@ -170,3 +165,10 @@ def _pass_gates(facts: Mapping[str, Any], fault: str, points: Sequence[Mapping[s
         detail = f"on {faster} of {len(ratios)} problems; geometric mean of its time over the kernel's {mean:.3f}, least {min(ratios):.3f}"
         gates.append(Gate("faster", faster > 0, detail))
     return gates
+
+
+def _judge_kinds(kinds: Mapping[str, str], attribute: str) -> Gate:
+    """Return whether some kind of results is right on all inputs that the op's kernels are verified on; calls get these kinds alone."""
+    right = [kind for kind, why in kinds.items() if not why]
+    detail = f"right on all inputs with {attribute} = {', '.join(right) or '(none)'}"
+    return Gate("inputs", bool(right), "; ".join([detail, *(f"NOT with {kind}: {why}" for kind, why in kinds.items() if why)]))
