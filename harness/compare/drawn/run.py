@@ -19,7 +19,7 @@ from harness.compare.drawn import record, seeds
 from harness.compare.drawn.contenders import Contenders, Plan, build_contenders
 from harness.compare.drawn.frozen_choice import choose_frozen, hash_index
 from harness.compare.drawn.library_facts import examine_libraries
-from harness.compare.drawn.page import find_titles, make_page
+from harness.compare.drawn.page import find_titles, make_page, say_time
 from harness.compare.drawn.precompile import precompile_peers
 from harness.compare.drawn.problems import describe_problem, draw_problems
 from harness.compare.drawn.record import DrawnRow, DrawnRun, GroupResult
@@ -171,8 +171,8 @@ def _until(deadline: float, rows: Iterator[tuple[DrawnRow, Mapping[str, Timed]]]
 
 
 def _describe_row(row: DrawnRow) -> str:
-    times = ", ".join(f"{c.name} {c.us:.1f} us" for c in row.contenders if c.us is not None)
-    return f"{row.problem}: {'-' if row.ratio is None else f'{row.ratio:.3f}'} ({times})"
+    times = ", ".join(f"{c.name} {say_time(c)}" for c in row.contenders if c.us is not None)
+    return f"{row.problem}: {'-' if row.ratio is None else f'{row.ratio:.3f}'}; us (error): {times}"
 
 
 def _start_run(session: Session, request: Request, folder: Path, left_out: tuple[str, ...]) -> DrawnRun:
