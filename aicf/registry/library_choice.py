@@ -24,18 +24,20 @@ Row = Mapping[str, Any]
 MARGIN = 0.02
 # As the survey weighs errors: what a point at distance 0 is taken to be away, squared, in doublings over all sizes.
 _NEAREST = 0.3
+# The weight of "as fast as the kernel", to which predictions are drawn: where nothing near was measured, the kernel is kept.
+_LEVEL_WEIGHT = 0.1
 # Within this squared distance of a problem where its result missed the op's bound, a library is not used.
 _WRONG_DISTANCE = 1.0
 _STAND_IN_BITS = 56
 
 
 class _Point(NamedTuple):
-    """A measured problem: its group, log2 of its sizes, what makes it the call's own, and the library's time over the kernel's.
+    """A measured problem: its classes, log2 of its sizes, what makes it the call's own, and the library's time over the kernel's.
 
     ``ratio`` is None where the library's result was wrong.
     """
 
-    group: str
+    classes: tuple[str | None, ...]
     logs: tuple[float, ...]
     call: tuple[Any, ...]
     ratio: float | None
@@ -147,11 +149,14 @@ def _make_point(tables: Tables, point: Row) -> _Point:
     if decided is not None and decided.us is not None and tables.kernels[decided.kernel].name != point["kernel"]:
         own_us = min(own_us, decided.us)
     ratio = None if point["median_us"] is None else point["median_us"] / own_us
-    return _Point(_name_group(tables, asked), _find_logs(query), (query.sizes, query.values), ratio, point["problem"])
+    return _Point(_find_classes(tables, asked), _find_logs(query), (query.sizes, query.values), ratio, point["problem"])
 
 
-def _name_group(tables: Tables, asked: Asked) -> str:
-    return tables.core.table.names.axes.name_group(tables.core.find_classes(asked))
+def _find_classes(tables: Tables, asked: Asked) -> tuple[str | None, ...]:
+    """Return a call's classes on all axes but those that divide by size."""
+    axes = tables.core.table.names.axes
+    found = tables.core.find_classes(asked)
+    return tuple(found[name] for name in axes.names[: axes.num_group])
 
 
 def _find_logs(query: Query) -> tuple[float, ...]:
@@ -161,27 +166,23 @@ def _find_logs(query: Query) -> tuple[float, ...]:
 def _predict(points: list[_Point], tables: Tables, query: Query, asked: Asked) -> tuple[float | None, bool, str]:
     """Return the library's time over the kernel's, whether the call's own problem was measured, and why there is no prediction.
 
-    As the survey corrects its models: the mean of what was measured at the call's own problem; otherwise the average over the points of
-    the call's group, with a weight that falls with the square of their squared distance, drawn towards 1 by one more of weight 1.
+    The mean of what was measured at the call's own problem; otherwise an average over all points, with a weight that falls with the square
+    of their squared distance, drawn towards 1. A class that differs (another dtype, layout or epilogue) counts as one doubling.
     """
-    group, logs, call = _name_group(tables, asked), _find_logs(query), (query.sizes, query.values)
-    weights, total, exact, reached = 0.0, 0.0, [], False
+    classes, logs, call = _find_classes(tables, asked), _find_logs(query), (query.sizes, query.values)
+    weights, total, exact = _LEVEL_WEIGHT, 0.0, []
     for point in points:
-        if point.group != group:
-            continue
-        distance = sum((a - b) ** 2 for a, b in zip(point.logs, logs, strict=True))
+        distance = float(sum(a != b for a, b in zip(point.classes, classes, strict=True)))
+        distance += sum((a - b) ** 2 for a, b in zip(point.logs, logs, strict=True))
         if point.ratio is None:
             if distance <= _WRONG_DISTANCE:
                 return None, False, f"its result missed the op's bound at {point.problem}"
             continue
-        reached = True
         if point.call == call:
             exact.append(point.ratio)
         weight = (_NEAREST + distance) ** -2
         weights, total = weights + weight, total + weight * (point.ratio - 1.0)
-    if exact:
-        return sum(exact) / len(exact), True, ""
-    return (1.0 + total / (1.0 + weights), False, "") if reached else (None, False, "no problem of this kind was measured")
+    return (sum(exact) / len(exact), True, "") if exact else (1.0 + total / weights, False, "")
 
 
 def make_stand_in(interface: Interface, query: Query) -> Any:
