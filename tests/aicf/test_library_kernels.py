@@ -238,37 +238,42 @@ def test_versions_are_read_from_the_library(tmp_path: Path) -> None:
     assert VERSION != 130100
 
 
-def test_cublaslt_itself_is_right_and_can_be_captured(device: Device) -> None:
-    """On a GPU with the real library: eager, then captured into a graph and replayed, the same bits."""
+@pytest.mark.parametrize("rows", [HERE["M"], 2 * HERE["M"]])
+def test_cublaslt_itself_is_right_and_can_be_captured(device: Device, rows: int) -> None:
+    """On a GPU with the real library: captured into a graph before anything else ran, replayed, then launched: the same bits, and right."""
     if device.is_emulated:
         pytest.skip("needs a GPU and cuBLASLt: AICF_DEVICE=cuda")
     try:
         binding = open_cublaslt()
     except UnavailableError as error:
         pytest.skip(str(error))
-    row = make_row(make_point(HERE, KIND, 0.5), version=binding.version)
-    frozen = replace(Registry().read(OP).frozen, libraries=(row,))
-    handle = Registry.holding(frozen).select(OP, Problem(HERE, KIND), HwCaps.of(device))
+    sizes = HERE | {"M": rows}
+    frozen = replace(Registry().read(OP).frozen, libraries=(make_row(make_point(HERE, KIND, 0.5), version=binding.version),))
+    handle = Registry.holding(frozen).select(OP, Problem(sizes, KIND), HwCaps.of(device))
     assert handle.how is How.LIBRARY, "the installed library is of the version that its row names"
-    op, m, n, k = find_op(OP).op, HERE["M"], HERE["N"], HERE["K"]
-    inputs = {"a": draw((m, k), ml_dtypes.bfloat16, 1), "b": draw((n, k), ml_dtypes.bfloat16, 2), "bias": draw((n,), ml_dtypes.bfloat16, 3)}
-    arrays = {name: device.asarray(value) for name, value in inputs.items()} | {"y": device.asarray(np.zeros((m, n), ml_dtypes.bfloat16))}
+    shapes = {"a": (rows, HERE["K"]), "b": (HERE["N"], HERE["K"]), "bias": (HERE["N"],), "y": (rows, HERE["N"])}
+    host = {name: draw(shape, ml_dtypes.bfloat16, seed) for seed, (name, shape) in enumerate(shapes.items())}
+    arrays = {name: device.asarray(value) for name, value in host.items()}
     workspace = device.asarray(np.zeros(max(handle.workspace_bytes, 1), np.uint8))
-    addresses = {name: array.address for name, array in arrays.items()}
     stream = device.create_stream()
-    handle.launch(addresses, stream=stream.handle, workspace=workspace.address)
-    stream.synchronize()
-    eager = arrays["y"].copy_to_host()
-    arrays["y"].copy_from_host(np.zeros((m, n), ml_dtypes.bfloat16))
+
+    def launch() -> None:
+        handle.launch({name: array.address for name, array in arrays.items()}, stream=stream.handle, workspace=workspace.address)
+
+    def read(run: Callable[[], None]) -> Any:
+        arrays["y"].copy_from_host(np.zeros(shapes["y"], ml_dtypes.bfloat16))
+        run()
+        stream.synchronize()
+        return arrays["y"].copy_to_host()
+
     with device.capture(stream) as graphs:
-        handle.launch(addresses, stream=stream.handle, workspace=workspace.address)
-    graphs[0].launch(stream)
-    stream.synchronize()
-    assert np.array_equal(eager.view(np.uint16), arrays["y"].copy_to_host().view(np.uint16))
-    wide = {name: np.asarray(value, np.float64) for name, value in inputs.items()}
-    problem = OpProblem(HERE, KIND)
+        launch()
+    replayed, launched = read(lambda: graphs[0].launch(stream)), read(launch)
+    assert np.array_equal(replayed.view(np.uint16), launched.view(np.uint16))
+    op, problem = find_op(OP).op, OpProblem(sizes, KIND)
+    wide = {name: np.asarray(host[name], np.float64) for name in ("a", "b", "bias")}
     expected = op.reference(wide, problem)
-    assert np.all(np.abs(eager.astype(np.float64) - expected["y"]) <= op.tolerance(wide, expected, problem)["y"])
+    assert np.all(np.abs(launched.astype(np.float64) - expected["y"]) <= op.tolerance(wide, expected, problem)["y"])
 
 
 def test_a_call_that_nothing_serves_is_refused_as_before(hold: Callable[..., Registry]) -> None:
