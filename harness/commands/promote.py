@@ -42,10 +42,8 @@ import typer
 
 from harness.commands.options import AsJson, DeviceName, Jobs, OpName, TargetName, VariantNames
 from harness.errors import ExitCode
-from harness.freezing.decide.library import LibraryAdoption
-from harness.spec import SpecError
 from harness.terminal.console import print_json
-from harness.verbs.promote import promote_library, promote_op
+from harness.verbs.promote import promote_op
 
 BucketNames = Annotated[
     list[str] | None,
@@ -91,11 +89,6 @@ def run(
     json: AsJson = False,
 ) -> ExitCode:
     """Run the verb."""
-    if library is not None:
-        given = {"--variant": variant, "--bucket": bucket, "--fallback": fallback, "--population": population, "--at": at}
-        if strange := [option for option, value in given.items() if value]:
-            raise SpecError(f"--library goes without {strange[0]}: nothing is built, and kernels stay as they are")
-        return _adopt(promote_library(op, library, recorded, dry_run=dry_run), dry_run=dry_run, as_json=json)
     done = promote_op(
         op,
         variant,
@@ -109,6 +102,7 @@ def run(
         recorded,
         at,
         population,
+        library,
         device,
         target,
         jobs,
@@ -117,17 +111,9 @@ def run(
     )
     if json:
         print_json(done.to_json())
+    elif done.adoption is not None:
+        outcome = "would be called" if dry_run else "is called from now on"
+        print(f"{done.op}: {library} {outcome if done.changed else 'is refused'}")
     else:
         print(f"{len(done.changed)} of {len(done.decisions)} buckets {'would change' if dry_run else 'changed'}")
     return ExitCode.DONE if done.changed else ExitCode.CHECK_FAILED
-
-
-def _adopt(done: LibraryAdoption, *, dry_run: bool, as_json: bool) -> ExitCode:
-    if as_json:
-        print_json(done.to_json())
-    else:
-        for gate in done.gates:
-            print(f"  {gate.describe()}")
-        outcome = "would be called" if dry_run else "is called from now on"
-        print(f"{done.op}: {done.library} {outcome if done.is_passed else 'is refused'}")
-    return ExitCode.DONE if done.is_passed else ExitCode.CHECK_FAILED

@@ -212,4 +212,4 @@ def test_the_verb_adopts_from_a_record_or_says_why_not(frozen_dir: Path, tmp_pat
     assert code == 1 and "REFUSED  version: the record does not say" in text and text.endswith("cublaslt is refused\n")
     assert invoke("--recorded", str(record), "--fallback")[0] == 2
     code, text = invoke("--recorded", str(record), "--dry-run", "--json")
-    assert code == 0 and json.loads(text)["row"]["interface"] == hash_value(read_op(OP).interface)
+    assert code == 0 and json.loads(text)["library"]["row"]["interface"] == hash_value(read_op(OP).interface)
