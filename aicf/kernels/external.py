@@ -103,7 +103,11 @@ class InstalledLibraries:
         """Return the library of a row of the index, or why it cannot be used here."""
         if not read_settings().uses_libraries:
             return "AICF_LIBRARIES is off"
-        if open_device().is_emulated:
+        try:
+            is_emulated = open_device().is_emulated
+        except UnavailableError as error:
+            return f"no device is open: {str(error).partition(chr(10))[0]}"
+        if is_emulated:
             return "the emulated device runs the project's own kernels alone"
         opener = _OPENERS.get(row["library"])
         return f"this version of the project cannot call {row['library']}" if opener is None else match_library(op, row, interface, opener)

@@ -9,13 +9,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from aicf.kernels.external import Libraries, LibraryKernel, make_library_seal, name_library
 from aicf.registry.problems import Preferences
 from aicf.registry.tables import Tables
 from contract.calls import Interface, Problem, Query
-from contract.conditions import describe, make_condition
+from contract.conditions import Condition, describe, make_condition
 from contract.decision import Asked
 from contract.structs import make_params
 
@@ -31,17 +34,20 @@ _WRONG_DISTANCE = 1.0
 _STAND_IN_BITS = 56
 
 
-class _Point(NamedTuple):
-    """A measured problem: its classes, log2 of its sizes, what makes it the call's own, and the library's time over the kernel's.
+@dataclass(frozen=True)
+class _Measured:
+    """What is known of a library on tables: its conditions, and its measured problems in arrays.
 
-    ``ratio`` is None where the library's result was wrong.
+    ``classes`` [points, axes] are those of all axes but the regions, ``logs`` [points, sizes] log2 of the sizes, ``ratios`` [points] the
+    library's time over the kernel's, NaN where its result was wrong; ``names`` are of the problems. ``exact`` has the ratios of a call.
     """
 
-    classes: tuple[str | None, ...]
-    logs: tuple[float, ...]
-    call: tuple[Any, ...]
-    ratio: float | None
-    problem: str
+    conditions: tuple[tuple[Row, Condition], ...]
+    classes: NDArray[np.object_]
+    logs: NDArray[np.float64]
+    ratios: NDArray[np.float64]
+    names: tuple[str, ...]
+    exact: Mapping[tuple[Any, ...], list[float]]
 
 
 @dataclass(frozen=True)
@@ -71,7 +77,8 @@ class LibraryChoice:
 
     def __init__(self, libraries: Libraries) -> None:
         self._libraries = libraries
-        self._points: dict[tuple[int, str], list[_Point]] = {}
+        self._measured: dict[tuple[int, str], _Measured] = {}
+        self._found: dict[str, LibraryKernel | str] = {}
 
     def judge(
         self, tables: Tables, query: Query, asked: Asked, own: tuple[float | None, int], prefs: Preferences, refused: Mapping[str, str]
@@ -94,14 +101,20 @@ class LibraryChoice:
         refused: Mapping[str, str],
     ) -> LibraryVerdict:
         name, (own_us, own_workspace) = name_library(row), own
-        if why := _find_dislike(row, own_workspace, prefs) or _find_broken(row, query):
+        if why := _find_dislike(row, own_workspace, prefs):
             return LibraryVerdict(name, why)
-        if (reason := refused.get(make_library_seal(tables.interface.op, row))) is not None:
+        seal = make_library_seal(tables.interface.op, row)
+        measured = self._measured.get((id(tables), seal)) or self._measure(tables, row, seal)
+        if why := _find_broken(measured, query):
+            return LibraryVerdict(name, why)
+        if (reason := refused.get(seal)) is not None:
             return LibraryVerdict(name, f"it cannot be used here: {reason}")
-        kernel = self._libraries.find(tables.interface.op, row, tables.interface.row)
+        if seal not in self._found:
+            self._found[seal] = self._libraries.find(tables.interface.op, row, tables.interface.row)
+        kernel = self._found[seal]
         if isinstance(kernel, str):
             return LibraryVerdict(name, kernel)
-        ratio, here, why = _predict(self._list_points(tables, row), tables, query, asked)
+        ratio, here, why = _predict(measured, tables, query, asked)
         if ratio is None or own_us is None:
             return LibraryVerdict(name, why or "the kernel's own time is not known", kernel=kernel)
         us = ratio * own_us
@@ -112,11 +125,25 @@ class LibraryChoice:
             return LibraryVerdict(name, why, us)
         return LibraryVerdict(name, "", us, kernel, here, ratio)
 
-    def _list_points(self, tables: Tables, row: Row) -> list[_Point]:
-        key = (id(tables), make_library_seal(tables.interface.op, row))
-        if key not in self._points:
-            self._points[key] = [_make_point(tables, point) for point in row["points"]]
-        return self._points[key]
+    def _measure(self, tables: Tables, row: Row, seal: str) -> _Measured:
+        """Return what is known of a library on tables, which stay as long as the registry; found out once."""
+        interface = tables.interface
+        calls = [interface.make_query(Problem(point["sizes"], point["attributes"])) for point in row["points"]]
+        asked = [tables.core.ask(query) for query in calls]
+        ratios = [_find_ratio(tables, point, each) for point, each in zip(row["points"], asked, strict=True)]
+        exact: dict[tuple[Any, ...], list[float]] = {}
+        for query, ratio in zip(calls, ratios, strict=True):
+            if not math.isnan(ratio):
+                exact.setdefault((query.sizes, query.values), []).append(ratio)
+        self._measured[id(tables), seal] = found = _Measured(
+            tuple((condition, make_condition(condition)) for condition in row["domain"]),
+            np.array([_find_classes(tables, each) for each in asked], dtype=object).reshape(len(calls), -1),
+            np.array([_find_logs(query) for query in calls]).reshape(len(calls), -1),
+            np.array(ratios),
+            tuple(point["problem"] for point in row["points"]),
+            exact,
+        )
+        return found
 
 
 def _find_dislike(row: Row, own_workspace: int, prefs: Preferences) -> str:
@@ -135,21 +162,20 @@ def _find_dislike(row: Row, own_workspace: int, prefs: Preferences) -> str:
     return ""
 
 
-def _find_broken(row: Row, query: Query) -> str:
+def _find_broken(measured: _Measured, query: Query) -> str:
     """Return what the first condition of its domain asks for that does not hold for a call, "" where all do."""
-    return next((describe(condition) for condition in row["domain"] if not make_condition(condition)(query)), "")
+    return next((describe(row) for row, holds in measured.conditions if not holds(query)), "")
 
 
-def _make_point(tables: Tables, point: Row) -> _Point:
-    """Return a measured problem; the rival is the kernel that was timed with it, or today's choice where that is faster still."""
-    query = tables.interface.make_query(Problem(point["sizes"], point["attributes"]))
-    asked = tables.core.ask(query)
+def _find_ratio(tables: Tables, point: Row, asked: Asked) -> float:
+    """Return a point's ratio; the rival is the kernel that was timed with it, or today's choice where that is faster still."""
+    if point["median_us"] is None:
+        return math.nan
     own_us: float = point["kernel_us"]
     decided = tables.core.decide(asked, asked.legal)
     if decided is not None and decided.us is not None and tables.kernels[decided.kernel].name != point["kernel"]:
         own_us = min(own_us, decided.us)
-    ratio = None if point["median_us"] is None else point["median_us"] / own_us
-    return _Point(_find_classes(tables, asked), _find_logs(query), (query.sizes, query.values), ratio, point["problem"])
+    return float(point["median_us"] / own_us)
 
 
 def _find_classes(tables: Tables, asked: Asked) -> tuple[str | None, ...]:
@@ -163,26 +189,22 @@ def _find_logs(query: Query) -> tuple[float, ...]:
     return tuple(math.log2(size) for size in query.sizes)
 
 
-def _predict(points: list[_Point], tables: Tables, query: Query, asked: Asked) -> tuple[float | None, bool, str]:
+def _predict(measured: _Measured, tables: Tables, query: Query, asked: Asked) -> tuple[float | None, bool, str]:
     """Return the library's time over the kernel's, whether the call's own problem was measured, and why there is no prediction.
 
     The mean of what was measured at the call's own problem; otherwise an average over all points, with a weight that falls with the square
     of their squared distance, drawn towards 1. A class that differs (another dtype, layout or epilogue) counts as one doubling.
     """
-    classes, logs, call = _find_classes(tables, asked), _find_logs(query), (query.sizes, query.values)
-    weights, total, exact = _LEVEL_WEIGHT, 0.0, []
-    for point in points:
-        distance = float(sum(a != b for a, b in zip(point.classes, classes, strict=True)))
-        distance += sum((a - b) ** 2 for a, b in zip(point.logs, logs, strict=True))
-        if point.ratio is None:
-            if distance <= _WRONG_DISTANCE:
-                return None, False, f"its result missed the op's bound at {point.problem}"
-            continue
-        if point.call == call:
-            exact.append(point.ratio)
-        weight = (_NEAREST + distance) ** -2
-        weights, total = weights + weight, total + weight * (point.ratio - 1.0)
-    return (sum(exact) / len(exact), True, "") if exact else (1.0 + total / weights, False, "")
+    classes = np.array(_find_classes(tables, asked), dtype=object)
+    distances = (measured.classes != classes).sum(axis=1) + ((measured.logs - np.array(_find_logs(query))) ** 2).sum(axis=1)
+    is_wrong = np.isnan(measured.ratios)
+    if (near := is_wrong & (distances <= _WRONG_DISTANCE)).any():
+        return None, False, f"its result missed the op's bound at {measured.names[int(np.argmax(near))]}"
+    if (exact := measured.exact.get((query.sizes, query.values))) is not None:
+        return sum(exact) / len(exact), True, ""
+    weights = np.where(is_wrong, 0.0, (_NEAREST + distances) ** -2.0)
+    total = float(weights @ np.where(is_wrong, 0.0, measured.ratios - 1.0))
+    return 1.0 + total / (_LEVEL_WEIGHT + float(weights.sum())), False, ""
 
 
 def make_stand_in(interface: Interface, query: Query) -> Any:

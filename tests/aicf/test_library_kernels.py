@@ -17,6 +17,7 @@ from aicf import Tensor, nn
 from aicf import functional as F
 from aicf.backends import frozen as backend
 from aicf.errors import SelectionError
+from aicf.kernels import external
 from aicf.kernels.external import InstalledLibraries
 from aicf.ops.calling import OpCall
 from aicf.registry import Explanation, How, HwCaps, Preferences, Problem, Registry, explain
@@ -164,6 +165,13 @@ def test_the_emulated_device_has_no_libraries(device: Device, monkeypatch: pytes
     assert InstalledLibraries().find(OP, row, interface) == "the emulated device runs the project's own kernels alone"
     monkeypatch.setenv("AICF_LIBRARIES", "off")
     assert InstalledLibraries().find(OP, row, interface) == "AICF_LIBRARIES is off"
+    monkeypatch.delenv("AICF_LIBRARIES")
+
+    def fail() -> Device:
+        raise UnavailableError("no GPU answers\nand a remedy")
+
+    monkeypatch.setattr(external, "open_device", fail)
+    assert InstalledLibraries().find(OP, row, interface) == "no device is open: no GPU answers"
     registry = Registry.holding(replace(Registry().read(OP).frozen, libraries=(row,)))
     assert registry.select(OP, Problem(HERE, KIND), HOPPER).library is None
 
