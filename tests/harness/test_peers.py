@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from device import Device
+from device import Device, UnavailableError
+from harness import doctor
 from harness.discover import _run_module, find_op, find_ops, load_peers
 from harness.peers import libraries
 from harness.peers.cublaslt import Product
@@ -81,6 +82,20 @@ def test_cublaslts_first_choice_is_what_calls_of_the_framework_may_get(
         peer.run(different, 0)
     assert others == ["relu"] * 3
     assert "knows no algorithm" in peer.try_plan(replace(product, k=8))
+
+
+def test_doctor_says_which_cublaslt_calls_may_get(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise UnavailableError("libcublasLt.so.13 cannot be opened")
+
+    monkeypatch.setattr(doctor, "find_cublaslt", lambda: "/here/libcublasLt.so.13")
+    for opener, status, detail in (
+        (lambda: SimpleNamespace(version=130100), "ok", "13.1.0 (/here/libcublasLt.so.13)"),
+        (fail, "optional", "not there: calls get the project's own kernels alone"),
+    ):
+        monkeypatch.setattr(doctor, "open_cublaslt", opener)
+        (found,) = doctor._look_at_cublaslt()
+        assert (found.status, found.detail) == (status, detail)
 
 
 @pytest.mark.parametrize("is_nk", [False, True])
