@@ -14,7 +14,7 @@
 
 #define AICF_EXPORT extern "C" __attribute__((visibility("default")))
 
-// common/status.h, which is sealed with the kernels: tests hold both against each other.
+// The kernels' ABI, as in common/status.h.
 struct AicfStatus {
     int32_t code;
     int32_t cuda_code;

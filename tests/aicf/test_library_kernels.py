@@ -16,6 +16,7 @@ import aicf
 from aicf import Tensor, nn
 from aicf import functional as F
 from aicf.backends import frozen as backend
+from aicf.commands.explain import _print as show
 from aicf.errors import SelectionError
 from aicf.kernels import external
 from aicf.kernels.external import InstalledLibraries
@@ -57,7 +58,9 @@ def tell(registry: Registry, problem: Problem, **prefs: Any) -> tuple[Explanatio
     return found, library.dropped
 
 
-def test_the_faster_of_both_is_chosen_and_explained(device: Device, hold: Callable[..., Registry]) -> None:
+def test_the_faster_of_both_is_chosen_and_explained(
+    device: Device, hold: Callable[..., Registry], capsys: pytest.CaptureFixture[str]
+) -> None:
     registry = hold(make_row(make_point(HERE, KIND, 0.8)))
     own = Registry().select(OP, Problem(HERE, KIND), HOPPER)
     handle = registry.select(OP, Problem(HERE, KIND), HOPPER)
@@ -71,6 +74,11 @@ def test_the_faster_of_both_is_chosen_and_explained(device: Device, hold: Callab
     beaten = {c.kernel: c.dropped for c in found.candidates}[own.kernel]
     assert beaten.startswith("the fastest of the kernels (") and "the library is faster" in beaten
     assert json.loads(json.dumps(found.to_json()))["libraries"][0]["library"] == "cuBLASLt 13.0.2"
+    show(found)
+    show(tell(registry, Problem(HERE, KIND), prefer="own")[0])
+    printed = capsys.readouterr().out
+    assert "cuBLASLt 13.0.2: chosen: cuBLASLt 13.0.2 takes 0.80 of the kernel's time, measured here" in printed
+    assert "cuBLASLt 13.0.2: the project's own kernels are preferred" in printed
 
 
 def test_near_problems_count_by_distance_and_are_drawn_towards_no_difference(hold: Callable[..., Registry], device: Device) -> None:
