@@ -87,6 +87,8 @@ def check_agreement(where: str, rows: Sequence[Row], manifests: Sequence[Row]) -
             if set(row["sizes"]) != names.sizes or set(row["attributes"]) != set(names.attributes):
                 names.fail(f"{what}: its sizes and attributes are not the op's")
             names.require_values(what, row["attributes"])
+        if row["kind"] == "library":
+            _check_library(names, row)
         if row["kind"] == "survey":
             for group in row["groups"]:
                 names.require_group(f"survey {row['arch']}", group["group"], axes.num_survey)
@@ -94,6 +96,17 @@ def check_agreement(where: str, rows: Sequence[Row], manifests: Sequence[Row]) -
         names.require_conditions(f"{manifest['kernel']}: domain", manifest["domain"])
         names.require(f"{manifest['kernel']}: prior/tile", manifest["prior"]["tile"], names.sizes)
         names.require(f"{manifest['kernel']}: alignment_bytes", manifest["alignment_bytes"], names.tensors)
+
+
+def _check_library(names: _Names, row: Row) -> None:
+    what = f"library {row['library']}"
+    names.require_conditions(f"{what}: domain", row["domain"])
+    names.require(f"{what}: alignment_bytes", row["alignment_bytes"], names.tensors)
+    for point in row["points"]:
+        where = f"{what}: point {point['problem']}"
+        names.require(where, point["sizes"], names.sizes)
+        names.require(where, names.sizes, point["sizes"])
+        names.require_values(where, point["attributes"])
 
 
 def _check_interface(names: _Names, interface: Row) -> None:

@@ -24,13 +24,17 @@ SOURCE, HEADER = (Path(__file__).with_name(name) for name in ("decide.c", "decid
 
 
 class How(StrEnum):
-    """Which step of the decision found the kernel; in the order of the header's numbers, which begin at 1."""
+    """Which step of the decision found the kernel; in the order of the header's numbers, which begin at 1.
+
+    ``LIBRARY`` comes after the core's decision, and is none of its steps.
+    """
 
     MEASURED = "measured"
     SURVEYED = "surveyed"
     NEAR = "near"
     PRIOR = "prior"
     FALLBACK = "fallback"
+    LIBRARY = "library"
 
 
 _STEPS = tuple(How)

@@ -1,13 +1,13 @@
-"""The C entry points of a sealed kernel in a shared library, as its manifest names them."""
+"""The C entry points of a kernel in a shared library, as its manifest names them."""
 
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from contract.errors import FrozenError
-from contract.kernels import FrozenKernel
 from contract.structs import Status
 
 _ARGUMENTS: dict[str, list[Any]] = {
@@ -18,16 +18,16 @@ _ARGUMENTS: dict[str, list[Any]] = {
 
 
 class EntryPoints:
-    """A kernel's entry points; each call returns a :class:`Status`. The library stays loaded until the process ends.
+    """A kernel's entry points, ``symbols`` by call; each call returns a :class:`Status`. The library stays loaded until the process ends.
 
     Whichever CUDA runtime is loaded first serves the library: open the device before. Raises :class:`FrozenError` where ``path`` cannot be
     loaded, or lacks one of them.
     """
 
-    def __init__(self, kernel: FrozenKernel, path: Path) -> None:
+    def __init__(self, symbols: Mapping[str, str], path: Path) -> None:
         try:
             library = ctypes.CDLL(str(path))
-            functions = {call: library[symbol] for call, symbol in kernel.manifest["entry_points"].items()}
+            functions = {call: library[symbol] for call, symbol in symbols.items()}
         except (OSError, AttributeError) as error:
             raise FrozenError(f"{path}: cannot be loaded: {error}; remove its folder, and it is built again") from error
         for call, function in functions.items():

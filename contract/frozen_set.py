@@ -25,6 +25,7 @@ class FrozenOp:
     """What the frozen set says of an op.
 
     ``kernels`` are in the order of their names; ``medians`` are those of mode ``cold``; ``surveys`` are by architecture.
+    ``libraries`` are calls of others that may stand for a kernel, with the conditions of the interface that each was measured with.
     """
 
     name: str
@@ -34,6 +35,7 @@ class FrozenOp:
     medians: tuple[Row, ...]
     kernels: Mapping[str, FrozenKernel]
     surveys: Mapping[str, Row] = field(default_factory=dict)
+    libraries: tuple[Row, ...] = ()
 
     @property
     def interface(self) -> Row:
@@ -88,7 +90,17 @@ def load_kernels(index: Index, keep: Callable[[Row], bool] = lambda entry: True)
     medians = sorted((row for row in index.medians if row["mode"] == "cold" and row["kernel"] in kernels), key=dump_line)
     surveys = {row["arch"]: row for row in index.rows if row["kind"] == "survey"}
     check_agreement(str(path), index.rows, [k.manifest for k in kernels.values()])
-    return FrozenOp(index.op, index.folder, descriptions[0], entries, tuple(medians), kernels, surveys)
+    libraries = tuple(_restrict_library(path, row, served) for row in index.rows if row["kind"] == "library")
+    return FrozenOp(index.op, index.folder, descriptions[0], entries, tuple(medians), kernels, surveys, libraries)
+
+
+def _restrict_library(path: Path, row: Row, served: Mapping[str, list[Any]]) -> Row:
+    """Return a library's row whose domain has only calls by the interface that it was measured with."""
+    if row["interface"] not in served:
+        raise FrozenError(
+            f"{path}: library {row['library']}: interface: it is neither the C interface described here nor one that this extends"
+        )
+    return dict(row) | {"domain": [*row["domain"], *served[row["interface"]]]}
 
 
 def _restrict(kernel: FrozenKernel, served: Mapping[str, list[Any]]) -> FrozenKernel:

@@ -51,6 +51,11 @@ class Index:
         return [r for r in self.rows if r["kind"] == "median"]
 
     @property
+    def libraries(self) -> list[Row]:
+        """The libraries of others that may stand for a kernel."""
+        return [r for r in self.rows if r["kind"] == "library"]
+
+    @property
     def kernels(self) -> list[str]:
         """The kernels that entries name, each once."""
         return sorted({e["kernel"] for e in self.entries})
@@ -113,4 +118,6 @@ def sort_key(row: Mapping[str, Any]) -> tuple[str, ...]:
         return ("1", name_bucket(row["bucket"]), row["role"], row["kernel"] if row["role"] != "winner" else "")
     if kind == "survey":
         return ("3", row["arch"])
+    if kind == "library":
+        return ("4", row["arch"], row["library"], str(row["version"]))
     return ("2", row["arch"], row["problem"], row["mode"], row["kernel"])

@@ -121,6 +121,9 @@ def _read_json(path: Path) -> dict[str, Any]:
 def _find_kernel(row: Value | None, frozen_dir: Path, out: Path) -> FrozenKernel | None:
     if row is None:
         return None
+    if "library" in row:
+        remedy = "compile and save it with AICF_LIBRARIES=off"
+        raise DeployError(f"{row['op']}: the network calls a library of others, which a deployed library leaves out: {remedy}")
     kernel = read_kernel(frozen_dir / row["op"], row["name"], seal=row["seal"])
     if row["chain"] is None:
         return kernel

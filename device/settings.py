@@ -24,6 +24,7 @@ EMULATOR_OPTIONS = (
 )
 DEVICES = ("auto", "cuda", "emulated")
 TARGETS = ("h200", "h100", "a100")
+LIBRARIES = ("on", "off")
 
 
 class SettingError(ValueError):
@@ -49,6 +50,9 @@ VARIABLES: tuple[Variable, ...] = (
     Variable("AICF_CACHE_DIR", "<project>/.aicf/cache; outside of a project ~/.cache/aicf", "where built variants and bindings are kept"),
     Variable("AICF_RECORDS_URL", "sqlite:///<project>/.aicf/records.sqlite", "database of runs, as an SQLAlchemy URL"),
     Variable("AICF_TARGET", "h200", f"GPU that kernels are built and modelled for: {', '.join(TARGETS)}"),
+    Variable(
+        "AICF_LIBRARIES", "on", "whether an installed library (cuBLASLt) may stand for a frozen kernel where it was measured to be faster"
+    ),
     Variable("AICF_JOBS", "the cores this process may use", "compilations at the same time"),
     Variable(
         f"{EMULATOR_PREFIX}*", "none", "options of the emulator, such as AICF_EMULATED_SCHEDULE=random; see device/emulator/README.md"
@@ -58,7 +62,10 @@ VARIABLES: tuple[Variable, ...] = (
 
 @dataclass(frozen=True)
 class Settings:
-    """The values in force. Paths are absolute; ``emulator_library`` is None where the installed library is to be used."""
+    """The values in force. Paths are absolute; ``emulator_library`` is None where the installed library is to be used.
+
+    ``uses_libraries``: whether libraries of others may stand for frozen kernels.
+    """
 
     device: str
     emulator_library: Path | None
@@ -66,6 +73,7 @@ class Settings:
     records_url: str
     target: str
     jobs: int
+    uses_libraries: bool
 
 
 # The folder that this package lies in: of a checkout, or `aicf` in site-packages, where the same parts lie side by side.
@@ -173,6 +181,7 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
         records_url=env.get("AICF_RECORDS_URL") or f"sqlite:///{state / 'records.sqlite'}",
         target=parse_choice("AICF_TARGET", env.get("AICF_TARGET") or own.get("target", "h200"), TARGETS),
         jobs=_parse_jobs(env.get("AICF_JOBS", "")),
+        uses_libraries=parse_choice("AICF_LIBRARIES", env.get("AICF_LIBRARIES") or "on", LIBRARIES) == "on",
     )
 
 

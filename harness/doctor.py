@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
+from contract.libraries.adapters import describe_version
+from contract.libraries.binding import find_cublaslt, open_cublaslt
 from device import DeviceError, UnavailableError, choose_device, open_device
 from device.settings import VARIABLES, SettingError, find_unknown_variables, read_settings
 from device.toolchain import NVCC_VERSION, Toolchain, find_toolchain, name_remedy
@@ -46,6 +48,7 @@ def examine(device: str | None = None) -> list[Finding]:
         findings += _guard("records", _look_at_records)
         findings += _guard("target", lambda: [Finding("target", "ok", read_settings().target)])
     findings += wrong
+    findings += _guard("cuBLASLt", _look_at_cublaslt)
     return findings + _look_at_packages() + _look_at_profilers() + _look_at_variables()
 
 
@@ -84,6 +87,14 @@ def _look_at_device(choice: str | None) -> list[Finding]:
     kind = "emulated: correctness and counts, never a GPU's times" if device.is_emulated else f"driver {p.driver_version}, {p.uuid}"
     detail = f"{p.name}, compute capability {p.compute_capability[0]}.{p.compute_capability[1]}, {p.num_sms} SMs; {kind} (chosen: {reason})"
     return [Finding("device", "ok", detail)]
+
+
+def _look_at_cublaslt() -> list[Finding]:
+    try:
+        binding = open_cublaslt()
+    except UnavailableError:
+        return [Finding("cuBLASLt", "optional", "not there: calls get the project's own kernels alone", "pip install nvidia-cublas")]
+    return [Finding("cuBLASLt", "ok", f"{describe_version(binding.version)} ({find_cublaslt()})")]
 
 
 def _look_at_settings() -> list[Finding]:

@@ -30,6 +30,7 @@ from contract.building import build_kernel  # noqa: E402
 from contract.decision import build_core  # noqa: E402
 from contract.frozen_set import list_ops, read_op  # noqa: E402
 from contract.layout import PACKAGED_DIR  # noqa: E402
+from contract.libraries.binding import build_binding  # noqa: E402
 from device.native import find_prebuilt_dir  # noqa: E402
 from device.settings import read_settings  # noqa: E402
 
@@ -64,7 +65,7 @@ def pack(ops: Sequence[str], out: Path) -> Path:
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     with tempfile.TemporaryDirectory() as name:
         project = Path(name)
-        for path in (*folders, build_core(cache_dir), build_extension(cache_dir)):
+        for path in (*folders, build_core(cache_dir), build_extension(cache_dir), build_binding(cache_dir)):
             root = next(r for r in (cache_dir, find_prebuilt_dir()) if r is not None and path.is_relative_to(r))
             target = project / PACKAGE / path.relative_to(root)
             target.parent.mkdir(parents=True, exist_ok=True)

@@ -64,4 +64,5 @@ def _spread(names: Sequence[tuple[str, ...]], addresses: Sequence[int | None], p
 
 def say_lost(op: str, seal: str) -> str:
     """Return a message for a plan that names a kernel which is not there."""
-    return f"{op}: the plan names the kernel with seal {seal[:16]}, which the frozen set does not have; compile it again"
+    what = "which the frozen set does not have, or a library that cannot be used here"
+    return f"{op}: the plan names the kernel with seal {seal[:16]}, {what}; compile it again"

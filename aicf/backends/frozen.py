@@ -129,7 +129,8 @@ class FrozenCalls:
         query = tables.interface.make_query(problem)
         legal = self._registry.keep_usable(tables, tables.core.ask(query).legal)
         kept = self._registry.find_preferred(tables, query, legal, self._prefs)
-        return [str(kernel.manifest["seal"]) for i, kernel in enumerate(tables.kernels) if kept >> i & 1]
+        seals = [str(kernel.manifest["seal"]) for i, kernel in enumerate(tables.kernels) if kept >> i & 1]
+        return seals + [handle.seal for handle in self._registry.list_library_handles(tables, query, self._prefs)]
 
     def find_sealed(self, op: str, types: Sequence[Type | None], attrs: Attrs, seal: str) -> FrozenCall:
         """Return the call with the kernel that has this seal: nothing is decided.
@@ -157,6 +158,9 @@ class FrozenCalls:
         for i, kernel in enumerate(tables.kernels):
             if kernel.manifest["seal"] == seal and tables.core.ask(query).legal >> i & 1:
                 return self._registry.make_handle(tables, query, Decision(i, How.FALLBACK, None, "named by a plan"))
+        for handle in self._registry.list_library_handles(tables, query, self._prefs):
+            if handle.seal == seal:
+                return handle
         raise SelectionError(say_lost(op, seal))
 
     def _select(self, op: str, types: Sequence[Type | None], attrs: Attrs) -> FrozenCall:

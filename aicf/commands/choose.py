@@ -1,7 +1,8 @@
 """Read calls from standard input, one JSON object per line, and print the decision for each in the same order.
 
 A call has "sizes" and may have "attributes" and "strides" (of rows, in elements, by tensor). A decision has "kernel", "variant", "how",
-"reason" and "predicted_us", and "legal": all kernels that serve the call; or "error", where none does.
+"reason" and "predicted_us", and "legal": all kernels that serve the call; or "error", where none does. The project's own kernels alone
+are decided among: libraries of others, which calls may get, are what these are compared with.
 
 \b
 Examples:
@@ -19,7 +20,7 @@ from typing import Annotated, Any
 import typer
 
 from aicf.errors import SelectionError
-from aicf.registry import HwCaps, Problem, Registry, open_registry
+from aicf.registry import HwCaps, Preferences, Problem, Registry, open_registry
 
 Op = Annotated[str, typer.Argument(metavar="OP", help="an op of the frozen set", show_default=False)]
 Arch = Annotated[str, typer.Option("--arch", metavar="sm_90a", help="the architecture", show_default=False)]
@@ -44,7 +45,7 @@ def _parse(line: str) -> Problem:
 def choose(registry: Registry, op: str, problem: Problem, caps: HwCaps) -> dict[str, Any]:
     """Return a decision as plain values."""
     try:
-        handle = registry.select(op, problem, caps)
+        handle = registry.select(op, problem, caps, Preferences(prefer="own"))
     except SelectionError as error:
         return {"error": str(error).splitlines()[0]}
     tables = registry.find_tables(op, caps)

@@ -3,7 +3,8 @@
 A network is FILE.py:NAME, where NAME is a function without arguments that returns what aicf.compile or aicf.compile_step returned, or the
 folder of a saved one. What each pass did is printed, with the numbers that decided, then the plan; --draw FOLDER adds pictures.
 
-Where problems like it are published beside libraries (profiles/OP/drawn.json), the fastest library's time is printed too.
+Where problems like it are published beside libraries (profiles/OP/drawn.json), the fastest library's time is printed too. A library
+that the frozen set names may stand for a kernel (cuBLASLt); whether it does, and why not, is printed below the kernels.
 
 \b
 Examples:
@@ -43,6 +44,7 @@ class Prefer(StrEnum):
 
     SPEED = "speed"
     MEMORY = "memory"
+    OWN = "own"
 
 
 Op = Annotated[str, typer.Argument(metavar="OP|NETWORK", help="a frozen op; FILE.py:NAME or a saved folder", show_default=False)]
@@ -57,7 +59,7 @@ Deterministic = Annotated[bool, typer.Option("--deterministic", help="only kerne
 MaxWorkspace = Annotated[int | None, typer.Option("--max-workspace", metavar="BYTES", help="only kernels that need no more than this")]
 Accumulate = Annotated[str | None, typer.Option("--accumulate", metavar="DTYPE", help="only kernels that are known to sum in this dtype")]
 Draw = Annotated[Path | None, typer.Option("--draw", metavar="FOLDER", help="of a network: write pictures of graphs and memory there")]
-PreferBy = Annotated[Prefer, typer.Option("--prefer", help="speed, or memory: only kernels with the least workspace")]
+PreferBy = Annotated[Prefer, typer.Option("--prefer", help="speed; memory: only the least workspace; own: no library of others")]
 
 
 def run(
@@ -149,6 +151,9 @@ def _print(explanation: Explanation) -> None:
     if explanation.nearest:
         console.print(f"nearest measured problem: {explanation.nearest}", highlight=False)
     console.print(table)
+    for each in explanation.libraries:
+        why = each.dropped or f"chosen: {explanation.reason}"
+        console.print(f"{each.library}: {why}", highlight=False, style=None if each.dropped else "bold")
     if explanation.library:
         style = "bold" if explanation.library.is_frozen and explanation.library.speedup < 1 else None
         console.print(f"library: {explanation.library.describe()}", highlight=False, style=style)

@@ -1,9 +1,10 @@
-"""A frozen kernel's shared library, loaded: its three entry points."""
+"""A kernel's shared library, loaded: its three entry points."""
 
 from __future__ import annotations
 
 import ctypes
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 
 from aicf.errors import LaunchError
@@ -22,13 +23,18 @@ _lock = threading.Lock()
 class KernelLibrary:
     """The entry points of one kernel. It stays loaded until the process ends: graphs and streams may still refer to its kernels."""
 
-    def __init__(self, kernel: FrozenKernel, path: Path) -> None:
+    def __init__(self, name: str, symbols: Mapping[str, str], path: Path) -> None:
         self.path = path
         # A process has one device. Asking for it again reads the settings, which takes longer than many launches.
         self._device = open_device()
-        self.name = f"{kernel.op}/{kernel.name}"
-        self._calls = EntryPoints(kernel, path)
+        self.name = name
+        self._calls = EntryPoints(symbols, path)
         self.launch_address = self._calls.launch_address
+
+    @classmethod
+    def of(cls, kernel: FrozenKernel, path: Path) -> KernelLibrary:
+        """Return a frozen kernel's, built at ``path``."""
+        return cls(f"{kernel.op}/{kernel.name}", kernel.manifest["entry_points"], path)
 
     def check(self, params: ctypes.Structure) -> None:
         """Raise :class:`LaunchError` with the kernel's reason where it does not serve the call."""
@@ -61,7 +67,7 @@ def load_kernel(kernel: FrozenKernel) -> KernelLibrary:
         found = _loaded.get(key)
         if found is None:
             open_device()
-            found = _loaded[key] = KernelLibrary(kernel, build_kernel(kernel))
+            found = _loaded[key] = KernelLibrary.of(kernel, build_kernel(kernel))
     return found
 
 
@@ -75,5 +81,5 @@ def load_chain(engine: FrozenKernel, chain: Chain) -> KernelLibrary:
         found = _loaded.get(key)
         if found is None:
             open_device()
-            found = _loaded[key] = KernelLibrary(*build_chain(engine, chain))
+            found = _loaded[key] = KernelLibrary.of(*build_chain(engine, chain))
     return found

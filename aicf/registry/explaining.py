@@ -7,8 +7,9 @@ from typing import Any
 
 from aicf.registry.deciding import Decision, decide
 from aicf.registry.libraries import LibraryTime, find_library_time
+from aicf.registry.library_choice import LibraryVerdict
 from aicf.registry.problems import HwCaps, Preferences
-from aicf.registry.selection import NO_PREFERENCES, Registry, describe_broken, open_registry
+from aicf.registry.selection import NO_PREFERENCES, Registry, choose_library, describe_broken, open_registry
 from aicf.registry.tables import Tables
 from contract.axes import name_bucket
 from contract.calls import Problem, Query
@@ -30,10 +31,20 @@ class Candidate:
 
 
 @dataclass(frozen=True)
+class LibraryCandidate:
+    """A library of others that the frozen set names. ``dropped`` is "" for the chosen one; its time in microseconds, None if not known."""
+
+    library: str
+    dropped: str
+    predicted_us: float | None
+
+
+@dataclass(frozen=True)
 class Explanation:
     """A decision with all that it looked at. ``chosen`` is None where no kernel can be had; then ``reason`` says so.
 
-    ``library`` is what the fastest library took on the call's problem or one near it, None where nothing is published.
+    ``library`` is what the fastest library took on the call's problem or one near it, None where nothing is published. ``libraries`` are
+    those that may stand for a kernel; where one is chosen, ``chosen`` is its name, and the kernel that it stands for says so.
     """
 
     op: str
@@ -48,6 +59,7 @@ class Explanation:
     reason: str
     candidates: tuple[Candidate, ...]
     library: LibraryTime | None = None
+    libraries: tuple[LibraryCandidate, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
@@ -71,6 +83,8 @@ def explain(
     exact_times, near_times = core.list_exact_times(asked), {} if near is None else core.list_times(near)
     survey_times = core.predict_us(asked, kept) or {}
     in_bucket = core.find_bucket_winners(asked)
+    verdicts = [] if decision is None else registry.judge_libraries(tables, query, asked, decision, prefs)
+    external = choose_library(verdicts)
     candidates = []
     for i, kernel in enumerate(tables.kernels):
         estimate = core.estimate_us(asked, i) if asked.has_cost else None
@@ -78,6 +92,8 @@ def explain(
         dropped = _explain_drop(registry, tables, query, asked, prefs, kept, i)
         if not dropped and decision is not None and decision.kernel != i:
             dropped = _explain_rank(decision, known, _describe_prior(tables, (in_bucket, kept), i))
+        if not dropped and external is not None:
+            dropped = f"the fastest of the kernels ({decision.reason if decision else ''}), and the library is faster"
         candidates.append(Candidate(kernel.name, tuple(tables.roles[i]), tuple(tables.statuses[i]), dropped, *known))
     return Explanation(
         op=op,
@@ -86,13 +102,28 @@ def explain(
         sizes=dict(query.by_size),
         attributes=dict(query.attributes),
         nearest=None if near is None else core.table.problems[near],
-        chosen=None if decision is None else tables.kernels[decision.kernel].name,
-        how=None if decision is None else str(decision.how),
-        predicted_us=None if decision is None else decision.predicted_us,
-        reason=_explain_none(legal) if decision is None else decision.reason,
+        **_name_choice(tables, decision, external, legal),
         candidates=tuple(candidates),
         library=_find_library(registry, op, tables, query),
+        libraries=tuple(LibraryCandidate(v.library, _explain_library(v, external), v.predicted_us) for v in verdicts),
     )
+
+
+def _name_choice(tables: Tables, decision: Decision | None, external: LibraryVerdict | None, legal: int) -> dict[str, Any]:
+    """Return what is chosen, how, its time and why, as an explanation has them."""
+    if decision is None:
+        return {"chosen": None, "how": None, "predicted_us": None, "reason": _explain_none(legal)}
+    if external is None:
+        name = tables.kernels[decision.kernel].name
+        return {"chosen": name, "how": str(decision.how), "predicted_us": decision.predicted_us, "reason": decision.reason}
+    assert external.kernel is not None
+    name = str(external.kernel.row["library"])
+    return {"chosen": name, "how": str(How.LIBRARY), "predicted_us": external.predicted_us, "reason": external.describe()}
+
+
+def _explain_library(verdict: LibraryVerdict, chosen: LibraryVerdict | None) -> str:
+    """Return why a library is not chosen, "" for the one that is."""
+    return verdict.dropped or ("" if verdict is chosen else "another library is faster")
 
 
 def _find_library(registry: Registry, op: str, tables: Tables, query: Query) -> LibraryTime | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 
 from aicf.errors import LaunchError
+from aicf.kernels.external import LibraryKernel
 from aicf.kernels.library import KernelLibrary, load_chain, load_kernel
 from contract.building import NotBuiltError, build_kernel, without_compiler
 from contract.calls import Interface, Query
@@ -30,7 +31,8 @@ class KernelHandle:
     ``how`` is the step of the decision that found it and ``reason`` says so in words; ``predicted_us`` is a measured time or an estimate
     (None for a fallback). ``alignment_bytes`` is what addresses must be multiples of, by tensor, where that is more than an element.
     ``deterministic``: the same bits on every run; ``capture_safe``: the launch may be captured into a CUDA graph. With a ``chain`` of the
-    caller's own, ``frozen`` is the engine of whose sources its kernel is built.
+    caller's own, ``frozen`` is the engine of whose sources its kernel is built. With a ``library`` of others, that is what runs, and
+    ``frozen`` is the kernel that it stands for.
     """
 
     op: str
@@ -46,17 +48,20 @@ class KernelHandle:
     frozen: FrozenKernel = field(repr=False)
     interface: Interface = field(repr=False)
     chain: Chain | None = field(default=None, repr=False)
+    library: LibraryKernel | None = field(default=None, repr=False)
 
     @property
     def seal(self) -> str:
-        """What names the kernel: the seal of its manifest, or the hash of the engine's and the chain."""
+        """What names the kernel: the seal of its manifest, or the hash of the engine's and the chain, or what names the library."""
+        if self.library is not None:
+            return self.library.seal
         seal = str(self.frozen.manifest["seal"])
         return seal if self.chain is None else sha256(f"{seal} {self.chain.key}".encode()).hexdigest()
 
     @property
     def workspace_bytes(self) -> int:
         """Device memory that a launch wants. Where the kernel has to be asked, this builds and loads it."""
-        if self.frozen.manifest["workspace"]["kind"] == "none":
+        if self.library is None and self.frozen.manifest["workspace"]["kind"] == "none":
             return 0
         # A null pointer says that a tensor is no part of the call: one whose address nobody knows yet gets one that no kernel minds.
         layouts, known = self.interface.find_layouts(self.query.values), self.query.addresses
@@ -65,7 +70,9 @@ class KernelHandle:
 
     @property
     def is_built(self) -> bool:
-        """Whether the kernel is loaded, in the cache, or installed; nothing is compiled."""
+        """Whether the kernel is loaded, in the cache, or installed; nothing is compiled. A library was opened when it was chosen."""
+        if self.library is not None:
+            return True
         if self.seal not in _found:
             try:
                 with without_compiler():
@@ -77,6 +84,8 @@ class KernelHandle:
 
     def build(self) -> None:
         """Build the kernel unless it is in the cache; from any thread, and without a device. Raises as :meth:`load`."""
+        if self.library is not None:
+            return
         if self.chain is None:
             build_kernel(self.frozen)
         else:
@@ -87,6 +96,8 @@ class KernelHandle:
 
         Raises :class:`~aicf.errors.FrozenError`, :class:`~device.toolchain.BuildError` or :class:`~device.UnavailableError`.
         """
+        if self.library is not None:
+            return self.library.load()
         return load_kernel(self.frozen) if self.chain is None else load_chain(self.frozen, self.chain)
 
     def make_params(self, addresses: Mapping[str, int]) -> ctypes.Structure:

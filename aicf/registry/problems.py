@@ -44,17 +44,18 @@ class Preferences(NamedTuple):
     """What a caller asks of a kernel beyond the problem; by default nothing.
 
     ``deterministic``: the same bits on every run. ``max_workspace_bytes``: no more device memory than this. ``accumulate``: sums are made
-    in this dtype, and the manifest says so. ``prefer="memory"``: of the kernels that remain, only those with the least workspace.
+    in this dtype, and the manifest says so. ``prefer="memory"``: of the kernels that remain, only those with the least workspace;
+    ``prefer="own"``: no library of others, also where one was measured to be faster.
     """
 
     deterministic: bool = False
     max_workspace_bytes: int | None = None
     accumulate: str | None = None
-    prefer: Literal["speed", "memory"] = "speed"
+    prefer: Literal["speed", "memory", "own"] = "speed"
 
     def check(self) -> None:
         """Raise ValueError, naming the preference, for a value that means nothing."""
         if self.max_workspace_bytes is not None and self.max_workspace_bytes < 0:
             raise ValueError(f"max_workspace_bytes={self.max_workspace_bytes}: must be at least 0, or None for no limit")
-        if self.prefer not in ("speed", "memory"):
-            raise ValueError(f"prefer={self.prefer!r}: must be speed or memory")
+        if self.prefer not in ("speed", "memory", "own"):
+            raise ValueError(f"prefer={self.prefer!r}: must be speed, memory or own")

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
 from aicf.errors import SelectionError
+from aicf.kernels.external import InstalledLibraries, Libraries
 from aicf.registry.deciding import Decision, decide
 from aicf.registry.handles import KernelHandle
+from aicf.registry.library_choice import LibraryChoice, LibraryVerdict, make_stand_in
 from aicf.registry.problems import HwCaps, Preferences
 from aicf.registry.tables import Tables
 from contract.calls import Problem, Query
@@ -34,7 +38,8 @@ class _Op(NamedTuple):
 
 
 def _arrange(frozen: FrozenOp) -> _Op:
-    steps = [s for k in frozen.kernels.values() for s in list_address_steps(k.manifest["domain"])]
+    domains = [*(k.manifest["domain"] for k in frozen.kernels.values()), *(row["domain"] for row in frozen.libraries)]
+    steps = [step for domain in domains for step in list_address_steps(domain)]
     return _Op(frozen, frozen.archs, math.lcm(*steps), {})
 
 
@@ -42,19 +47,20 @@ class Registry:
     """Selects among frozen kernels, which it reads once, op by op, when they are first asked for.
 
     They are those of ``frozen_dir``; without one an op is looked for in the project's own set, then in the one that is installed, and the
-    first that has it serves all of its calls.
+    first that has it serves all of its calls. ``libraries`` finds the libraries of others that the sets name, by default those installed.
     """
 
-    def __init__(self, frozen_dir: Path | None = None) -> None:
+    def __init__(self, frozen_dir: Path | None = None, libraries: Libraries | None = None) -> None:
         self._frozen_dir = frozen_dir
+        self._library_choice = LibraryChoice(libraries or InstalledLibraries())
         self._ops: dict[str, _Op] = {}
         self._refused: dict[tuple[str, str], str] = {}  # by op and seal: why
         self._chosen: dict[tuple[str, _Items, _Items, _Items, _Items, _Items, HwCaps, Preferences], KernelHandle] = {}
 
     @classmethod
-    def holding(cls, frozen: FrozenOp) -> Registry:
+    def holding(cls, frozen: FrozenOp, libraries: Libraries | None = None) -> Registry:
         """Return a registry that has one op already, as it is given."""
-        made = cls()
+        made = cls(libraries=libraries)
         made._ops[frozen.name] = _arrange(frozen)
         return made
 
@@ -88,7 +94,42 @@ class Registry:
         decision = decide(tables, asked, self.find_preferred(tables, query, self.keep_usable(tables, asked.legal), prefs))
         if decision is None:
             raise SelectionError(self._describe_refusal(tables, query, asked, prefs))
-        return self.make_handle(tables, query, decision)
+        chosen = choose_library(self.judge_libraries(tables, query, asked, decision, prefs)) if tables.libraries else None
+        return self.make_handle(tables, query, decision) if chosen is None else self.make_library_handle(tables, query, decision, chosen)
+
+    def judge_libraries(self, tables: Tables, query: Query, asked: Asked, decision: Decision, prefs: Preferences) -> list[LibraryVerdict]:
+        """Return what each library of the index comes to for a call, beside the kernel that was decided for."""
+        op, kernel = tables.interface.op, decision.kernel
+        workspace = self.find_workspace(tables, query, kernel) if prefs.prefer == "memory" and tables.libraries else 0
+        refused = {seal: why for (owner, seal), why in self._refused.items() if owner == op}
+        return self._library_choice.judge(tables, query, asked, (decision.predicted_us, workspace), prefs, refused)
+
+    def list_library_handles(self, tables: Tables, query: Query, prefs: Preferences) -> list[KernelHandle]:
+        """Return handles of all libraries that serve a call and have what is preferred, however long they take."""
+        asked = tables.core.ask(query)
+        decision = decide(tables, asked, self.find_preferred(tables, query, self.keep_usable(tables, asked.legal), prefs))
+        if decision is None or not tables.libraries:
+            return []
+        usable = (v for v in self.judge_libraries(tables, query, asked, decision, prefs) if v.kernel is not None)
+        handles = [self.make_library_handle(tables, query, decision, v) for v in usable]
+        return [h for h in handles if h.library is not None and not h.library.find_fault(make_stand_in(tables.interface, query))]
+
+    def make_library_handle(self, tables: Tables, query: Query, decision: Decision, chosen: LibraryVerdict) -> KernelHandle:
+        """Return the handle of a library that stands for the kernel that was decided for."""
+        assert chosen.kernel is not None
+        row, own = chosen.kernel.row, self.make_handle(tables, query, decision)
+        present = {layout.name for layout in tables.interface.find_layouts(query.values)}
+        return replace(
+            own,
+            kernel=row["library"],
+            how=How.LIBRARY,
+            reason=chosen.dropped or chosen.describe(),
+            predicted_us=chosen.predicted_us,
+            deterministic=row["deterministic"],
+            capture_safe=row["capture_safe"],
+            alignment_bytes={name: step for name, step in row["alignment_bytes"].items() if name in present},
+            library=chosen.kernel,
+        )
 
     def refuse(self, op: str, seal: str, why: str) -> None:
         """Leave a kernel out of all choices from now on: it cannot be built or loaded here."""
@@ -184,6 +225,11 @@ class Registry:
             reasons.append(f"\n  {kernel.name}: {why}")
         wanted = "has what is preferred for" if asked.legal else "serves"
         return f"{tables.interface.op}: no frozen kernel for {tables.arch} {wanted} {_name(query)}:{''.join(reasons)}"
+
+
+def choose_library(verdicts: Sequence[LibraryVerdict]) -> LibraryVerdict | None:
+    """Return the fastest of the libraries that are faster than the kernel; None where none is."""
+    return min((v for v in verdicts if not v.dropped), key=lambda v: v.predicted_us or 0.0, default=None)
 
 
 def describe_broken(tables: Tables, asked: Asked, kernel: int) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from contract.decision import open_core
 from contract.frozen_set import FrozenOp, Row
 from contract.kernels import FrozenKernel
@@ -19,4 +22,5 @@ class Tables:
         self.kernels: tuple[FrozenKernel, ...] = tuple(frozen.kernels[name] for name in names)
         entries = [e for e in frozen.entries if e["bucket"]["arch"] == arch]
         self.roles = [sorted({e["role"] for e in entries if e["kernel"] == name}) for name in names]
+        self.libraries: tuple[Mapping[str, Any], ...] = tuple(row for row in frozen.libraries if row["arch"] == arch)
         self.statuses = [sorted({e["status"] for e in entries if e["kernel"] == name}) for name in names]

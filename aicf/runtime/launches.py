@@ -24,7 +24,7 @@ from contract.expressions.language import parse_chain
 from contract.expressions.tree import Chain
 from contract.kernels import FrozenKernel, read_kernel
 from contract.layout import INDEX, find_frozen_dirs
-from device import open_device
+from device import UnavailableError, open_device
 
 VERSION = 1
 # Regions lie further apart than any is large.
@@ -91,6 +91,7 @@ def _describe_step(step: Step, call: FrozenCall | None) -> Value:
             "name": handle.frozen.name,
             "seal": str(handle.frozen.manifest["seal"]),
             "chain": None if handle.chain is None else {"name": handle.chain.name, "text": handle.chain.text},
+            **({} if handle.library is None else {"library": handle.seal}),
         },
         "params": ctypes.string_at(ctypes.addressof(params), ctypes.sizeof(params)).hex(),
         "pointers": pointers,
@@ -138,8 +139,9 @@ def read_steps(value: Mapping[str, Any]) -> list[SavedLaunch | None]:
 def read_launches(steps: Iterable[Mapping[str, Any]]) -> list[SavedLaunch | None]:
     """Return launches as they were described, None for a copy.
 
-    Nothing is decided: kernels are found by name and seal. Raises :class:`~aicf.errors.SelectionError` for a device that they are not made
-    for, and :class:`~aicf.errors.FrozenError` where the frozen set does not have one.
+    Nothing is decided: kernels are found by name and seal. Raises :class:`UnavailableError` where a step calls a library of others, which
+    is looked for as in a plan without saved launches, :class:`~aicf.errors.SelectionError` for a device that they are not made for, and
+    :class:`~aicf.errors.FrozenError` where the frozen set does not have one.
     """
     caps = HwCaps.of(open_device())
     kernels: dict[tuple[str, str, str], FrozenKernel] = {}
@@ -149,6 +151,9 @@ def read_launches(steps: Iterable[Mapping[str, Any]]) -> list[SavedLaunch | None
         if row is None:
             found.append(None)
             continue
+        if "library" in row:
+            # What a library takes depends on the call: the step is bound as one that is not saved.
+            raise UnavailableError(f"{row['op']}: the saved program calls a library of others")
         key = (row["op"], row["name"], row["seal"])
         if key not in kernels:
             caps.find_arch(row["op"], [step["arch"]])

@@ -28,6 +28,7 @@ import typer
 from contract.axes import name_bucket
 from contract.index import Index
 from contract.layout import KERNELS, find_frozen_dir, is_op_name
+from contract.libraries.adapters import describe_version
 from device import choose_device
 from device.settings import find_project_root, read_settings, suggest
 from device.toolchain import find_toolchain
@@ -139,6 +140,8 @@ def _list(frozen_dir: Path, ops: list[str], json: bool) -> ExitCode:
         for entry in each.entries:
             forced = f", forced: {entry['forced']}" if "forced" in entry else ""
             print(f"  {name_bucket(entry['bucket'])}: {entry['kernel']} ({entry['role']}, {entry['status']}{forced})")
+        for row in each.libraries:
+            print(f"  {_describe_entry(row)}")
     return ExitCode.DONE
 
 
@@ -182,7 +185,7 @@ def _show_history(frozen_dir: Path, op: str, json: bool) -> ExitCode:
         print(f"{name}\n  commit {event['commit'][:12] or 'unknown'}: {event['message'] or '(no message)'}")
         for sign, rows in (("-", event["removed"]), ("+", event["added"])):
             for row in rows:
-                if row["kind"] == "entry":
+                if row["kind"] in ("entry", "library"):
                     print(f"  {sign} {_describe_entry(row)}")
         for note in event.get("pruned", ()):
             print(f"  pruned {note['kernel']}, of commit {note['commit'][:12] or 'unknown'}")
@@ -190,6 +193,8 @@ def _show_history(frozen_dir: Path, op: str, json: bool) -> ExitCode:
 
 
 def _describe_entry(row: dict[str, Any]) -> str:
+    if row["kind"] == "library":
+        return f"{row['arch']}: {row['library']} {describe_version(row['version'])} (library, {len(row['points'])} problems)"
     return f"{name_bucket(row['bucket'])}: {row['kernel']} ({row['role']}, {row['status']})"
 
 
@@ -239,7 +244,7 @@ def _take_back(
         event = roll_back(frozen_dir, op, "" if to == "0" else to, message)
     for sign, rows in (("-", event["removed"]), ("+", event["added"])):
         for row in rows:
-            if row["kind"] == "entry":
+            if row["kind"] in ("entry", "library"):
                 print(f"{sign} {_describe_entry(row)}")
     after: Index = require_sound(frozen_dir, op)
     print(f"{op}: {len(after.entries)} entries now")

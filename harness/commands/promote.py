@@ -6,6 +6,9 @@ entry replaces.
 With --population, the variants that problems drawn from the op's population need beyond the buckets' kernels come into the set, as few as
 make up for what it lacks there; calls get them where a survey (`survey adopt`) says that they are the fastest.
 
+With --library, calls may get a library of others (cublaslt) where a record of `compare --drawn` has it faster than the frozen kernels.
+The record is --recorded FILE, or the newest one here; it says which version was timed, and calls get only that version.
+
 Without --variant, a bucket's candidates are those that the op itself chooses for its problems. With --recorded, earlier times from a
 GPU fill buckets without a measured entry, provided that the machine code is still the same.
 
@@ -23,6 +26,11 @@ Examples:
     --use coverage --publish /tmp/coverage
   python -m harness promote gemm_bias_act \\
     --population /tmp/coverage/drawn.json
+  # cuBLASLt where it was faster than what is frozen
+  python -m harness compare gemm_bias_act --drawn 120 \\
+    --publish /tmp/beside
+  python -m harness promote gemm_bias_act --library cublaslt \\
+    --recorded /tmp/beside/drawn.json
 """
 
 from __future__ import annotations
@@ -54,6 +62,9 @@ PopulationFile = Annotated[
     Path | None,
     typer.Option("--population", metavar="FILE", help="freeze what drawn problems need, by a record of `compare --drawn --regret`"),
 ]
+LibraryName = Annotated[
+    str | None, typer.Option("--library", metavar="NAME", help="let calls get this library where a record of drawn problems has it faster")
+]
 Revision = Annotated[str | None, typer.Option("--at", metavar="REV", help="with --recorded: promote the op as it was at this revision")]
 Budget = Annotated[float, typer.Option("--budget", min=0.1, metavar="SECONDS", help="longest contest on one problem")]
 
@@ -71,6 +82,7 @@ def run(
     recorded: RecordedFile = None,
     at: Revision = None,
     population: PopulationFile = None,
+    library: LibraryName = None,
     device: DeviceName = None,
     target: TargetName = None,
     jobs: Jobs = None,
@@ -90,6 +102,7 @@ def run(
         recorded,
         at,
         population,
+        library,
         device,
         target,
         jobs,
@@ -98,6 +111,9 @@ def run(
     )
     if json:
         print_json(done.to_json())
+    elif done.adoption is not None:
+        outcome = "would be called" if dry_run else "is called from now on"
+        print(f"{done.op}: {library} {outcome if done.changed else 'is refused'}")
     else:
         print(f"{len(done.changed)} of {len(done.decisions)} buckets {'would change' if dry_run else 'changed'}")
     return ExitCode.DONE if done.changed else ExitCode.CHECK_FAILED

@@ -32,7 +32,7 @@ _MEASURED = "met", "the least", "missed"
 class Ratio:
     """One problem of one goal. ``peer`` is the fastest; ``reason`` says why there is no ratio, or what to know of it.
 
-    ``low`` and ``high`` bound the ratio with 95 % confidence.
+    ``low`` and ``high`` bound the ratio with 95 % confidence. Errors are the largest of an output, as a share of the op's bound.
     """
 
     goal: str
@@ -47,6 +47,8 @@ class Ratio:
     best_us: float | None = None
     low: float | None = None
     high: float | None = None
+    own_error: float | None = None
+    peer_error: float | None = None
 
     @property
     def regret(self) -> float | None:
@@ -157,7 +159,7 @@ def measure_goals(
             own = choices[problem.name].variant.name
             own_names = dict.fromkeys([own, *rivals])
             entries = [(n, p) for n, p in opened.items() if n in wanted] + [(n, variants[n]) for n in own_names]
-            found = time_all(session, timer, problem, entries)
+            found = time_all(session, timer, problem, entries, with_errors=True)
             for timed in found.values():
                 record_timed(session, builds.get(timed.name), timed)
             yield problem, found
@@ -202,14 +204,15 @@ def _make_ratio(goal: Goal, problem: str, choice: Choice, found: Mapping[str, Ti
         return Ratio(*common, reason="not timed" if own is None else own.reason or own.status)
     rivals = {n: t for n, t in found.items() if n not in goal.peers and t.status == "passed" and t.cold is not None and n in variants}
     best = min(rivals, key=lambda n: _get_us(rivals[n]), default="") if len(rivals) > 1 else ""
-    mine = Ratio(*common, own_us=_get_us(own), best=best, best_us=_get_us(rivals[best]) if best else None)
+    mine = Ratio(*common, own_us=_get_us(own), best=best, best_us=_get_us(rivals[best]) if best else None, own_error=own.error)
     timed = {n: found[n] for n in goal.peers if n in found and found[n].cold is not None}
     if not timed:
         return replace(mine, reason="no peer was timed")
     fastest = min(timed, key=lambda n: _get_us(timed[n]))
     note = "" if timed[fastest].status == "passed" else f"{fastest} misses the op's bound"
     low, high = find_ratio_interval(_get_interval(timed[fastest]), _get_interval(own))
-    return replace(mine, peer=fastest, peer_us=_get_us(timed[fastest]), reason=note, low=low, high=high)
+    error = timed[fastest].error
+    return replace(mine, peer=fastest, peer_us=_get_us(timed[fastest]), reason=note, low=low, high=high, peer_error=error)
 
 
 def _get_us(timed: Timed) -> float:

@@ -38,6 +38,7 @@ def make_page(op: str, rows: Sequence[Row], where: str, left_out: Sequence[str],
         "",
     ]
     lines += [*(f"Not there: {text}." for text in left_out), *([""] if left_out else [])]
+    lines += ["In brackets: the largest error of the output, as a share of the op's bound.", ""]
     lines += [f"| {' | '.join(HEADINGS)} |", "|---|---|--:|---|--:|--:|---|"]
     lines += [f"| {' | '.join(list_cells(r))} |" for r in rows]
     for row in rows:
@@ -45,7 +46,7 @@ def make_page(op: str, rows: Sequence[Row], where: str, left_out: Sequence[str],
             "",
             f"## {row.goal.title}",
             "",
-            "| problem | own, us | peer, us | ratio | peer | variant | regret |",
+            "| problem | own, us (error) | peer, us (error) | ratio | peer | variant | regret |",
             "|---|--:|--:|--:|---|---|---|",
         ]
         lines += [_make_line(r) for r in row.ratios]
@@ -53,9 +54,14 @@ def make_page(op: str, rows: Sequence[Row], where: str, left_out: Sequence[str],
 
 
 def _make_line(r: Ratio) -> str:
-    own, peer = ("" if us is None else f"{us:.2f}" for us in (r.own_us, r.peer_us))
+    own, peer = (say_time(us, error) for us, error in ((r.own_us, r.own_error), (r.peer_us, r.peer_error)))
     ratio = "" if r.ratio is None else f"{r.ratio:.3f}"
     return f"| {r.problem} | {own} | {peer} | {ratio} | {r.peer}{f' ({r.reason})' if r.reason else ''} | {r.variant} | {_say_regret(r)} |"
+
+
+def say_time(us: float | None, error: float | None) -> str:
+    """Return a time in microseconds, with the error as a share of the op's bound where it is known; "" without a time."""
+    return "" if us is None else f"{us:.2f}" + ("" if error is None else f" ({error:.2g})")
 
 
 def _say_regret(r: Ratio) -> str:

@@ -16,7 +16,7 @@ from device import UnavailableError
 from harness.benchmark.ready import make_ready
 from harness.benchmark.session import Session
 from harness.compare.goals import Row, choose_variants, list_problems, make_rows, measure_goals, record_goals, select_goals
-from harness.compare.goals_page import HEADINGS, list_cells, make_page
+from harness.compare.goals_page import HEADINGS, list_cells, make_page, say_time
 from harness.discover import LoadedOp, load_peers
 from harness.records.facts import EnvironmentFacts
 from harness.terminal.console import open_progress
@@ -122,8 +122,8 @@ def _measure(request: GoalsRequest) -> GoalsMeasured:
             measured = measure_goals(session, by_name, ready.binding, goals, choices, names_of_others, peers, left_out.append)
             for problem, timed in measured:
                 found[problem.name] = timed
-                times = (f"{n} {t.cold.summary.median:.1f} us" for n, t in timed.items() if t.cold is not None)
-                progress.advance(f"{problem.name}: {', '.join(times)}")
+                times = (f"{n} {say_time(t.cold.summary.median, t.error)}" for n, t in timed.items() if t.cold is not None)
+                progress.advance(f"{problem.name}, us (error): {', '.join(times)}")
         rows = make_rows(goals, choices, found, by_name)
         record_goals(session, by_name, rows)
         return GoalsMeasured(op, request.command, rows, found, left_out, session.environment, session.commit.describe())
@@ -142,7 +142,7 @@ def list_regrets(rows: list[Row]) -> list[str]:
 
 def _describe_timing(timed: Timed) -> dict[str, object]:
     figures = {} if timed.cold is None else timed.cold.to_figures()
-    return {"status": timed.status, "reason": timed.reason, "checked": timed.checked} | figures
+    return {"status": timed.status, "reason": timed.reason, "checked": timed.checked, "error": timed.error} | figures
 
 
 def print_goals(measured: GoalsMeasured) -> None:

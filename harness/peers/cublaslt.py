@@ -1,4 +1,4 @@
-"""cuBLASLt's matrix product with fused epilogue, called through ctypes: a library to measure against, not to build on.
+"""cuBLASLt's matrix product with fused epilogue, called through ctypes: a library to measure against.
 
 Only what the peers need: ``D = act(A B + bias)``, or ``D = (A B) * act'(Z)`` with the sums of its columns; one heuristic choice or the
 fastest of many. The constants are those of NVIDIA's public header ``cublasLt.h`` (CUDA 12 and 13).
@@ -7,14 +7,14 @@ fastest of many. The constants are those of NVIDIA's public header ``cublasLt.h`
 from __future__ import annotations
 
 import ctypes
-import importlib.util
 from collections.abc import Callable, Mapping
 from ctypes import byref, c_float, c_int, c_int32, c_int64, c_size_t, c_uint64, c_void_p
 from dataclasses import dataclass
-from pathlib import Path
 from types import MappingProxyType
 
-LIBRARY = "libcublasLt.so.13"
+from contract.libraries.binding import SONAME, find_cublaslt
+from contract.libraries.binding import Product as Call
+
 WORKSPACE_BYTES = 64 << 20
 
 _COMPUTE_32F = 68
@@ -75,6 +75,18 @@ def find_unsupported(act: str, *, saves_z: bool) -> str:
     if saves_z and act != "gelu_tanh":
         return f"cuBLASLt keeps the pre-activation for gelu_tanh alone, not for act={act}"
     return ""
+
+
+def make_call(product: Product) -> Call | None:
+    """Return a product as the project's own binding takes it; None for one that it is not for: a gradient, Z, X as [k, m], TF32."""
+    if product.is_gradient or product.z or product.is_km or product.dtype == "float32":
+        return None
+    p = product
+    addresses = (p.x, p.w, p.bias or None, p.y)
+    return Call(
+        *(*addresses, p.m, p.n, p.k, p.ldx, p.ldw, p.ldy),
+        *(CUDA_DTYPES[p.dtype], _COMPUTE_32F, _ACTIVATIONS[p.act], 0 if p.is_kn else 1),
+    )
 
 
 class CublasLt:
@@ -181,11 +193,8 @@ class Plan:
 
 
 def _open_library() -> ctypes.CDLL:
+    """Return the library that the project's binding opens, too."""
     try:
-        return ctypes.CDLL(LIBRARY)  # already loaded, or on the loader's path
+        return ctypes.CDLL(find_cublaslt())
     except OSError:
-        spec = importlib.util.find_spec("nvidia")
-        for root in (spec.submodule_search_locations or []) if spec is not None else []:
-            for path in Path(root).glob(f"*/lib/{LIBRARY}"):
-                return ctypes.CDLL(str(path))
-    raise ImportError(f"{LIBRARY} is not on this machine: pip install nvidia-cublas")
+        raise ImportError(f"{SONAME} is not on this machine: pip install nvidia-cublas") from None

@@ -11,13 +11,19 @@ from typing import Any
 
 import numpy as np
 
-from harness.peers.cublaslt import WORKSPACE_BYTES, CublasLt, Plan, Product
+from contract.libraries.binding import Binding, open_cublaslt
+from contract.libraries.binding import Product as Call
+from device.interface import UnavailableError
+from harness.peers.cublaslt import WORKSPACE_BYTES, CublasLt, Plan, Product, make_call
 
 _MAX_SHAPES = 1 << 16
 
 
 class TunedCublasLt:
-    """cuBLASLt with the heuristic's first choice, or the fastest of its first ``num_algorithms``: timed hot, five launches each."""
+    """cuBLASLt with the heuristic's first choice, or the fastest of its first ``num_algorithms``: timed hot, five launches each.
+
+    The first choice is launched through the project's own binding, where that serves the product: what calls of the framework may get.
+    """
 
     def __init__(self, num_algorithms: int) -> None:
         import cupy
@@ -27,18 +33,43 @@ class TunedCublasLt:
         self._workspace = cupy.cuda.alloc(WORKSPACE_BYTES)
         self._library = CublasLt(int(self._workspace.ptr))
         self._plans: dict[Product, Plan] = {}
+        self._calls: dict[Product, Call] = {}
+        self._binding = open_binding() if num_algorithms == 1 else None
 
     def try_plan(self, product: Product) -> str:
         """Return why the library does not serve a product, or "" once it has a plan."""
+        if (bound := self._find_call(product)) is not None:
+            binding, call = bound
+            return binding.find_fault(call)
         try:
             self._find_plan(product)
         except RuntimeError as error:
             return str(error)
         return ""
 
-    def run(self, product: Product, stream: int) -> None:
-        """Queue a product on a stream."""
-        self._library.run(self._find_plan(product), stream)
+    def find_workspace(self, product: Product) -> int:
+        """Return the workspace in bytes that :meth:`run` is to be given: 0 where the library's own is used."""
+        bound = self._find_call(product)
+        return 0 if bound is None else bound[0].ask_workspace(bound[1])
+
+    def run(self, product: Product, stream: int, workspace: int = 0) -> None:
+        """Queue a product on a stream, with a workspace of the caller's or with the library's own."""
+        bound = self._find_call(product)
+        if bound is None:
+            self._library.run(self._find_plan(product), stream)
+        else:
+            binding, call = bound
+            binding.launch(call, workspace or int(self._workspace.ptr), stream)
+
+    def _find_call(self, product: Product) -> tuple[Binding, Call] | None:
+        """Return the binding and a product as it takes it, None where it is not for the product."""
+        if self._binding is None:
+            return None
+        call = self._calls.get(product) or make_call(product)
+        if call is None:
+            return None
+        self._calls[product] = call
+        return self._binding, call
 
     def _find_plan(self, product: Product) -> Plan:
         if product not in self._plans:
@@ -59,6 +90,16 @@ class TunedCublasLt:
         events[-1].record(stream)
         stream.synchronize()
         return float(np.median([self._cupy.cuda.get_elapsed_time(*pair) for pair in itertools.pairwise(events)]))
+
+
+def open_binding() -> Binding:
+    """Return the project's binding of cuBLASLt, its handle created on the current device; raises ImportError where there is none."""
+    try:
+        binding = open_cublaslt()
+        binding.create()
+    except (UnavailableError, RuntimeError) as error:
+        raise ImportError(str(error)) from error
+    return binding
 
 
 def find_stride(array: Any) -> int:

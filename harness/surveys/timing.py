@@ -112,7 +112,8 @@ class FrozenKernels:
         kernels = [frozen.kernels[name] for name in self.core.table.kernels]
         with ThreadPoolExecutor() as pool:
             libraries = list(pool.map(build_kernel, kernels))
-        self.calls: Mapping[str, EntryPoints] = {k.name: EntryPoints(k, path) for k, path in zip(kernels, libraries, strict=True)}
+        pairs = zip(kernels, libraries, strict=True)
+        self.calls: Mapping[str, EntryPoints] = {k.name: EntryPoints(k.manifest["entry_points"], path) for k, path in pairs}
 
     def time(self, timer: Timer, query: Query, pool: RandomPool, seed: int) -> dict[str, Any]:
         """Return a problem with the chosen kernel, the times in microseconds of all that serve it, and the regret."""

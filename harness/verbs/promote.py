@@ -12,9 +12,10 @@ from contract.layout import find_frozen_dir
 from harness.benchmark.ready import Ready, make_ready
 from harness.benchmark.session import Session
 from harness.build.revision import find_op_at
-from harness.compare.drawn.record import DrawnRow
+from harness.compare.drawn.record import DrawnRow, find_record
 from harness.discover import LoadedOp
 from harness.freezing.decide.contests import ContestRunner
+from harness.freezing.decide.library import LibraryAdoption, adopt_library
 from harness.freezing.decide.population import find_needed, promote_population
 from harness.freezing.decide.promote import Decision, Request, group_problems, list_choices, list_incumbents, promote
 from harness.freezing.decide.promote_recorded import promote_recorded
@@ -31,12 +32,16 @@ from harness.verify.plan import THOROUGH
 
 @dataclass(frozen=True)
 class Promoted:
-    """What each candidate's gates said, and what was decided of each bucket; nothing was written in a dry run."""
+    """What each candidate's gates said, and what was decided of each bucket; nothing was written in a dry run.
+
+    ``adoption`` is what came of a library, where one was asked for.
+    """
 
     op: str
     dry_run: bool
     candidates: list[Candidate]
     decisions: list[Decision]
+    adoption: LibraryAdoption | None = None
 
     @property
     def changed(self) -> list[Decision]:
@@ -46,7 +51,8 @@ class Promoted:
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
         gates = {c.name: [g.to_json() for g in c.gates] for c in self.candidates}
-        return {"op": self.op, "dry_run": self.dry_run, "gates": gates, "decisions": [d.to_json() for d in self.decisions]}
+        found = {"op": self.op, "dry_run": self.dry_run, "gates": gates, "decisions": [d.to_json() for d in self.decisions]}
+        return found if self.adoption is None else found | {"library": self.adoption.to_json()}
 
 
 def promote_op(
@@ -62,6 +68,7 @@ def promote_op(
     recorded: Path | None = None,
     at: str | None = None,
     population: Path | None = None,
+    library: str | None = None,
     device: str | None = None,
     target: str | None = None,
     jobs: int | None = None,
@@ -71,8 +78,16 @@ def promote_op(
 ) -> Promoted:
     """Take variants through the gates, hold the contests, and freeze what won. ``say`` hears of each gate and decision.
 
+    With ``library`` calls may get that one where a record of ``compare --drawn`` (``recorded``; by default the newest one here, or the
+    published one) has it faster than the frozen kernels, which stay as they are.
+
     Raises SpecError for names or options that do not fit, FrozenError where the frozen set is not sound.
     """
+    if library is not None:
+        given_too = {"--variant": variant, "--bucket": bucket, "--fallback": fallback, "--population": population, "--at": at}
+        if strange := [option for option, value in given_too.items() if value]:
+            raise SpecError(f"--library goes without {strange[0]}: nothing is built, and kernels stay as they are")
+        return _adopt_library(op, library, recorded, say, dry_run=dry_run)
     if at and not recorded:
         raise SpecError("--at goes with --recorded: what is measured now is the op as it is now")
     if population and (given := [o for o, v in (("--recorded", recorded), ("--bucket", bucket), ("--fallback", fallback)) if v]):
@@ -98,6 +113,22 @@ def promote_op(
         candidates = _judge_candidates(session, frozen, ready, recording, commit, say)
         decisions = _decide(session, frozen, candidates, request, recording, drawn, budget, say)
     return Promoted(name, dry_run, candidates, decisions)
+
+
+def _adopt_library(op: OpLike, library: str, recorded: Path | None, say: Callable[[str], None], *, dry_run: bool) -> Promoted:
+    """Let calls of an op get a library of others where a record of drawn problems has it faster than the frozen kernels."""
+    name = take_op(op).op.name
+    frozen = require_sound(find_frozen_dir(), name)
+    done = adopt_library(frozen, library, Path(recorded) if recorded else find_record(name), dry_run=dry_run)
+    say(library)
+    for gate in done.gates:
+        say(f"  {gate.describe()}")
+    said = {g.name: g for g in done.gates}
+    shut = next((g for g in done.gates if not g.passed), said.get("faster"))
+    place = f"{done.row['arch']}/library" if done.row else "library"
+    reason = "" if shut is None else f"{shut.name}: {shut.detail}"
+    outcome = "promoted" if done.is_passed else "refused"
+    return Promoted(name, dry_run, [], [Decision(place, outcome, library if done.is_passed else "", reason, "")], done)
 
 
 def _find_op(loaded: LoadedOp, revision: str | None) -> tuple[LoadedOp, str]:

@@ -12,7 +12,8 @@ What one launch queues, and so what is timed, on the given stream and into the g
 
 ``cublaslt``, ``cublaslt_best32``
     bf16, fp16 and TF32: ``cublasLtMatmul`` with the fused epilogue, the heuristic's first choice, or the fastest of its first 32 (timed
-    hot, five launches each, when a problem is first met); a workspace of 64 MiB. Act none, relu and gelu_tanh; Z with gelu_tanh alone.
+    hot, five launches each, when a problem is first met); a workspace of 64 MiB at most. The first choice goes through the binding by
+    which calls of the framework may get the library (``contract/libraries``). Act none, relu and gelu_tanh; Z with gelu_tanh alone.
 ``torch_eager``
     bf16 and fp16: ``torch.addmm`` into Y, or into Z where it is saved, then the activation's own kernel.
 ``torch_compile``, ``torch_max_autotune``
@@ -166,12 +167,12 @@ class _CublasLtPeer:
         return reason or self._library.try_plan(_make_product(arguments))
 
     def workspace_bytes(self, **arguments: Any) -> int:
-        """Return 0: the workspace is the peer's own."""
-        return 0
+        """Return what the heuristic's first choice wants; 0 where the workspace is the peer's own."""
+        return self._library.find_workspace(_make_product(arguments))
 
     def launch(self, *, workspace: int, stream: int, **arguments: Any) -> None:
         """Queue the product on a stream."""
-        self._library.run(_make_product(arguments), stream)
+        self._library.run(_make_product(arguments), stream, workspace)
 
 
 def _make_product(arguments: Any) -> Product:

@@ -162,7 +162,7 @@ def test_preferences_are_obeyed_or_refused() -> None:
         ask(accumulate="bfloat16")
     with pytest.raises(ValueError, match=r"max_workspace_bytes=-1: must be at least 0"):
         ask(max_workspace_bytes=-1)
-    with pytest.raises(ValueError, match=r"prefer='size': must be speed or memory"):
+    with pytest.raises(ValueError, match=r"prefer='size': must be speed, memory or own"):
         ask(prefer="size")
 
 

@@ -80,7 +80,7 @@ def test_an_unseen_chain_is_built_of_sealed_sources_and_right(
     kernel, library = build_chain(engine, UNSEEN)
     inputs = _make_inputs(shape, np.dtype(getattr(ml_dtypes, dtype, dtype)) if dtype == "bfloat16" else np.dtype(dtype))
     params, arrays = _make_call(device, specialise(frozen.interface, UNSEEN), UNSEEN, inputs, dtype)
-    calls = EntryPoints(kernel, library)
+    calls = EntryPoints(kernel.manifest["entry_points"], library)
     assert (calls.supports(params).code, calls.ask_workspace(params)[1]) == (0, 0)
     assert calls.launch(params, 0, 0).code == 0
     device.synchronize()
@@ -112,7 +112,7 @@ def test_every_function_of_the_table_is_right_on_the_device(device: Device, froz
     inputs["x0"][1:] *= -1.0  # NaN of roots and logarithms, too
     kernel, library = build_chain(engine, chain)
     params, arrays = _make_call(device, specialise(frozen.interface, chain), chain, inputs, "float32")
-    assert EntryPoints(kernel, library).launch(params, 0, 0).read_reason() == ""
+    assert EntryPoints(kernel.manifest["entry_points"], library).launch(params, 0, 0).read_reason() == ""
     device.synchronize()
     exact = {name: a.astype(np.float64) for name, a in inputs.items()}
     expected, bounds = evaluate(chain, exact), find_bounds(chain, exact, "float32")
@@ -129,7 +129,8 @@ def _ask(calls: EntryPoints, params: ctypes.Structure) -> str:
 
 
 def test_a_call_is_checked_by_the_chains_own_operands(device: Device, frozen: FrozenOp, engine: FrozenKernel) -> None:
-    calls = EntryPoints(*build_chain(engine, UNSEEN))
+    kernel, library = build_chain(engine, UNSEEN)
+    calls = EntryPoints(kernel.manifest["entry_points"], library)
     params, _ = _make_call(device, specialise(frozen.interface, UNSEEN), UNSEEN, _make_inputs((4, 8), np.float32), "float32")
     for field, value, reason in (
         ("in5", None, "in5: null pointer"),

@@ -113,7 +113,7 @@ def test_a_manifest_that_was_edited_is_not_what_was_sealed(frozen_dir: Path) -> 
         ("median", lambda r: r.update(median_us=0), r"index.jsonl: line \d: median_us: 0 is less than or equal to the minimum of 0"),
         ("entry", lambda r: r["bucket"].pop("arch"), r"index.jsonl: line \d: bucket: 'arch' is a required property"),
         ("entry", lambda r: r.update(role="best"), r"index.jsonl: line \d: role: 'best' is not one of"),
-        ("entry", lambda r: r.update(kind="note"), r"index.jsonl: line \d: kind: must be one of op, entry, median, survey, is 'note'"),
+        ("entry", lambda r: r.update(kind="note"), r"line \d: kind: must be one of op, entry, median, survey, library, is 'note'"),
         ("op", lambda r: r.update(op="other"), r"index.jsonl: must have one line of kind op, for tiny"),
         ("op", lambda r: r.update(schema=9), r"index.jsonl: line \d: schema: is of format 9"),
     ],

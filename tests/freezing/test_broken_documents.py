@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -103,6 +104,41 @@ SURVEY: dict[str, Any] = {
     "weights": {KERNEL: [1.0, 2.0, 1.0, 1.0, 1.0]},
     "groups": [{"group": "any/any", "kernels": [KERNEL], "points": [[64, 8, 0.5], [128, 8, None]]}],
 }
+LIBRARY: dict[str, Any] = {
+    "kind": "library",
+    "arch": "sm_90a",
+    "library": "cublaslt",
+    "version": 130002,
+    "device": "NVIDIA H200",
+    "interface": hash_value(INTERFACE),
+    "domain": [{"attribute": "act", "in": ["relu"]}, {"count": {"n": 1}, "multiple": 8}, {"tensor": "x", "address": 16}],
+    "alignment_bytes": {"x": 16},
+    "workspace_bytes": 4096,
+    "deterministic": True,
+    "capture_safe": True,
+    "accumulate": "float32",
+    "record": "r",
+    "points": [
+        {
+            "problem": "n64_k8",
+            "sizes": {"n": 64, "k": 8},
+            "attributes": {"act": "relu", "save": True},
+            "median_us": 2.0,
+            "error": 0.5,
+            "kernel": KERNEL,
+            "kernel_us": 2.5,
+        },
+        {
+            "problem": "n8_k8",
+            "sizes": {"n": 8, "k": 8},
+            "attributes": {"act": "relu", "save": True},
+            "median_us": None,
+            "error": None,
+            "kernel": KERNEL,
+            "kernel_us": 2.5,
+        },
+    ],
+}
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +149,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     patch.setattr(frozen_sets, "DESCRIPTION", DESCRIPTION)
     patch.setattr(frozen_sets, "make_median", lambda kernel, n, us: MEDIAN | {"kernel": kernel, "problem": f"{kernel}-{n}"})
     frozen_dir = write_frozen_set(tmp_path_factory.mktemp("written"))
-    frozen_sets.change_index(frozen_dir, OP, "survey", "s", put=[SURVEY], disk=frozen_sets.QuickDisk())
+    frozen_sets.change_index(frozen_dir, OP, "survey", "s", put=[SURVEY, LIBRARY], disk=frozen_sets.QuickDisk())
     patch.undo()
     assert check_op(frozen_dir, OP) == []
     return frozen_dir
@@ -154,14 +190,17 @@ def read_all(frozen_dir: Path) -> None:
 def use(op: FrozenOp) -> None:
     """Do with an op that was read what a call does, but for running it."""
     problem = Problem({"n": 64, "k": 8})
+    installed: Any = SimpleNamespace(find=lambda op, row, interface: SimpleNamespace(row=row, seal="s", find_fault=lambda params: ""))
     known = (aicf_errors.FrozenError, aicf_errors.SelectionError, ValueError)
     expect(known, lambda: Registry.holding(op).select(op.name, problem, HwCaps(9, 0)))
+    for each in (problem, Problem({"n": 64, "k": 8}, {"act": "relu", "save": True})):
+        expect(known, lambda each=each: Registry.holding(op, installed).select(op.name, each, HwCaps(9, 0)))  # type: ignore[misc]
     tables = expect(known, lambda: Registry.holding(op).find_tables(op.name, HwCaps(9, 0)))
     if tables is not None:
         expect(known, lambda: write_function(Signature(tables.interface, tables.ties), print, print))
 
 
-@pytest.mark.parametrize("kind", ["op", "entry", "median", "survey"])
+@pytest.mark.parametrize("kind", ["op", "entry", "median", "survey", "library"])
 @FUZZ
 @given(data=st.data())
 def test_a_broken_line_of_the_index(place: Path, kind: str, data: st.DataObject) -> None:

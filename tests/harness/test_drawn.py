@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 from collections.abc import Callable
@@ -11,12 +12,15 @@ from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree as ET
 
+import numpy as np
 import pandas as pd
 import pytest
 
+from contract.libraries.adapters import Adapter
 from harness.compare.drawn import frozen_choice, without_gpu
 from harness.compare.drawn.contenders import Contenders
 from harness.compare.drawn.frozen_choice import FrozenChoice
+from harness.compare.drawn.library_facts import examine_library, judge_kinds
 from harness.compare.drawn.page import make_page, summarize
 from harness.compare.drawn.problems import DrawnProblem, draw_problems
 from harness.compare.drawn.record import (
@@ -52,6 +56,8 @@ GROUPS = (
     Group("small", "small ones", {"M": LogRange(2, 24), "N": (8, 16), "K": (4, 8)}, ("numpy", "missing"), {"relu": (True, False)}),
     Group("padded", "padded rows", {"M": LogRange(2, 24), "N": (8,), "K": (4, 8)}, ("numpy",), padding={"A": (1, 3)}),
 )
+# What a library may serve of the toy: sizes of its first group, judged with and without ReLU.
+ADAPTER = Adapter("numpy", "toy", (), {}, ({"count": {"K": 1}, "multiple": 4},), {}, kind="relu")
 TITLES = {g.name: g.title for g in GROUPS}
 ENVIRONMENT = {"device_name": "GPU X", "driver_version": 13000, "toolchain": "nvcc 13"}
 
@@ -272,6 +278,45 @@ def test_drawn_problems_are_timed_recorded_and_published(gpu: DrawnBench, capsys
     listed = json.loads(run(capsys, "report", "toy", "--run", "1", "--json")[1])
     assert {r["kind"] for r in listed} == {"drawn"} and len(listed) == 12 and all(len(r["samples"]) >= 20 for r in listed)
     assert "small of seed 3: 40" in run(capsys, "report", "toy", "--run", "1")[1]
+
+
+def test_libraries_that_calls_may_get_are_examined_where_they_were_timed(
+    gpu: DrawnBench, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    adapters = {("numpy", "toy"): ADAPTER}
+    monkeypatch.setattr("harness.compare.drawn.library_facts.find_adapter", lambda *names: adapters.get(names))
+    monkeypatch.setattr("harness.compare.drawn.library_facts.open_cublaslt", lambda: SimpleNamespace(version=130002))
+    peer = Peer("numpy", "numpy", lambda: ToyKernel(gpu.device, gpu.run_slowly, workspace=64))
+    monkeypatch.setattr("harness.compare.drawn.run.load_peers", lambda _: (peer,))
+    code, _, err = run(capsys, "compare", "toy", "--drawn", "2", "--seed", "3", "--publish", str(tmp_path))
+    assert code == 0, err
+    facts = {"version": 130002, "workspace_bytes": 64, "deterministic": True, "capture_safe": True, "checked": 1, "kinds": {"True": ""}}
+    assert read_runs(tmp_path / "drawn.json")[0].libraries == {"numpy": facts}, "of padded rows nothing is asked"
+    said = "numpy 13.0.2: the same bits again and right as a CUDA graph, up to 64 bytes of workspace, right on all inputs with True."
+    assert said in (tmp_path / "drawn.md").read_text()
+
+
+def test_a_library_is_launched_again_and_judged_on_all_inputs(gpu: DrawnBench) -> None:
+    session: Any = SimpleNamespace(loaded=LoadedOp(gpu.op, Path()), device=gpu.device)
+    problems = [Problem({"M": 5, "N": 8, "K": 4}, {"relu": relu}) for relu in (False, True)]
+    right = {"workspace_bytes": 0, "deterministic": True, "capture_safe": True, "checked": 2}
+    assert examine_library(session, ToyKernel(gpu.device, honest), problems) == right
+    assert judge_kinds(session, ToyKernel(gpu.device, honest), problems, "relu") == {"False": "", "True": ""}
+
+    count = itertools.count()
+
+    def differ(Y: FakeArray, **rest: Any) -> None:
+        honest(Y=Y, **rest)
+        Y.host[...] = np.nextafter(Y.host, np.float32(9.0) if next(count) % 2 else Y.host)
+
+    assert examine_library(session, ToyKernel(gpu.device, differ), problems) == right | {"deterministic": False}
+
+    def lose(Y: FakeArray, relu: bool, **rest: Any) -> None:
+        honest(Y=Y, relu=relu, **rest)
+        Y.host[...] = np.fmax(Y.host, 0.0) if relu else Y.host
+
+    kinds = judge_kinds(session, ToyKernel(gpu.device, lose), problems, "relu")
+    assert kinds["False"] == "" and kinds["True"].startswith("nonfinite inputs, M5_N8_K4-relu: Y [5x8]: ")
 
 
 def test_runs_add_up_to_one_page(gpu: DrawnBench, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -24,9 +24,9 @@ GOAL = Goal("speed", "both sizes", (SMALL, LARGE), ("lib", "other"), aim=1.2, le
 CHOICES = {p.name: Choice(Variant("honest"), "the only one") for p in (SMALL, LARGE)}
 
 
-def timed(median_us: float, status: str = "passed") -> Any:
+def timed(median_us: float, status: str = "passed", error: float | None = None) -> Any:
     summary = SimpleNamespace(median=median_us, low=0.99 * median_us, high=1.02 * median_us)
-    return SimpleNamespace(status=status, reason="", cold=SimpleNamespace(summary=summary))
+    return SimpleNamespace(status=status, reason="", cold=SimpleNamespace(summary=summary), error=error)
 
 
 def make_row(small: dict[str, Any], large: dict[str, Any]) -> Row:
@@ -81,6 +81,15 @@ def test_page_and_plot_hold_every_problem() -> None:
     texts = [t.text for t in ET.fromstring(plot).iter("{http://www.w3.org/2000/svg}text")]
     assert {"toy. GPU <0>", "2.000", "not measured", *shorten_problems([SMALL.name, LARGE.name]).values()} <= set(texts)
     assert {"both sizes", "mean 2.0000, aim 1.2, least 1: 1 of 2 not measured"} <= set(texts)
+
+
+def test_errors_stand_beside_times() -> None:
+    row = make_row(
+        {"honest": timed(10, error=0.25), "lib": timed(20, error=0.031), "other": timed(30)}, {"honest": timed(10), "lib": timed(12)}
+    )
+    assert (row.ratios[0].own_error, row.ratios[0].peer_error) == (0.25, 0.031)
+    page = make_page("toy", [row], "GPU", [])
+    assert "| 10.00 (0.25) | 20.00 (0.031) | 2.000 |" in page and "| 10.00 | 12.00 | 1.200 |" in page
 
 
 def test_goals_are_selected_by_name_and_an_op_without_any_is_refused() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import sys
+from dataclasses import replace
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -12,9 +14,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from device import Device, UnavailableError
+from harness import doctor
 from harness.discover import _run_module, find_op, find_ops, load_peers
+from harness.peers import libraries
+from harness.peers.cublaslt import Product
 from harness.peers.libraries import compile_for_shapes
 from harness.peers.torch_peers import make_torch_peers
+from tests.aicf.fake_libraries import open_fake
 
 
 class Cublas:
@@ -42,6 +49,53 @@ def _view(address: int, shape: tuple[int, int], stride: int) -> NDArray[np.float
 
 def _on_device(array: NDArray[np.float32]) -> Any:
     return SimpleNamespace(shape=array.shape, strides=array.strides, data=SimpleNamespace(ptr=array.ctypes.data), array=array)
+
+
+@pytest.mark.parametrize("is_kn", [False, True])
+def test_cublaslts_first_choice_is_what_calls_of_the_framework_may_get(
+    device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_kn: bool
+) -> None:
+    """Through the project's binding, with the workspace that is given; what this is not for goes another way."""
+    binding, others = open_fake(tmp_path), []
+    binding.create()
+    monkeypatch.setattr(libraries, "open_binding", lambda: binding)
+    held = device.asarray(np.zeros(8192, np.uint8))
+    cupy: Any = ModuleType("cupy")
+    cupy.cuda = SimpleNamespace(alloc=lambda size: SimpleNamespace(ptr=held.address))
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    other = SimpleNamespace(plan=lambda product, count: product, run=lambda product, stream: others.append(product.act))
+    monkeypatch.setattr(libraries, "CublasLt", lambda workspace: other)
+    peer = libraries.TunedCublasLt(1)
+    m, n, k = 5, 16, 24
+    rng = np.random.default_rng(2)
+    x, w, bias = (rng.uniform(-1, 1, shape).astype(np.float16) for shape in ((m, k), (k, n) if is_kn else (n, k), (n,)))
+    placed = [device.asarray(array) for array in (x, w, bias, np.zeros((m, n), np.float16))]
+    addresses = [array.address for array in placed]
+    product = Product(*addresses, 0, m, n, k, k, n if is_kn else k, n, 0, "float16", "relu", is_kn=is_kn)
+    assert peer.try_plan(product) == "" and peer.find_workspace(product) == 4096
+    for workspace in (0, held.address):
+        peer.run(product, 0, workspace)
+        expected = np.maximum(x.astype(np.float64) @ (w if is_kn else w.T).astype(np.float64) + bias, 0)
+        np.testing.assert_allclose(placed[3].copy_to_host(), expected, rtol=2e-3, atol=1e-3)
+    for different in (replace(product, z=addresses[3]), replace(product, is_gradient=True), replace(product, is_km=True)):
+        assert peer.try_plan(different) == "" and peer.find_workspace(different) == 0
+        peer.run(different, 0)
+    assert others == ["relu"] * 3
+    assert "knows no algorithm" in peer.try_plan(replace(product, k=8))
+
+
+def test_doctor_says_which_cublaslt_calls_may_get(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise UnavailableError("libcublasLt.so.13 cannot be opened")
+
+    monkeypatch.setattr(doctor, "find_cublaslt", lambda: "/here/libcublasLt.so.13")
+    for opener, status, detail in (
+        (lambda: SimpleNamespace(version=130100), "ok", "13.1.0 (/here/libcublasLt.so.13)"),
+        (fail, "optional", "not there: calls get the project's own kernels alone"),
+    ):
+        monkeypatch.setattr(doctor, "open_cublaslt", opener)
+        (found,) = doctor._look_at_cublaslt()
+        assert (found.status, found.detail) == (status, detail)
 
 
 @pytest.mark.parametrize("is_nk", [False, True])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
+from contract.libraries.adapters import describe_version
 from harness.compare.drawn.cliffs import Cliff
 from harness.compare.drawn.record import PEER, Contender, DrawnRow, DrawnRun, GroupResult, group_rows, merge_runs
 from harness.spec import Op
@@ -46,6 +48,16 @@ def describe_run(run: DrawnRun) -> str:
     return f"{seed}; {len(run.rows)} of {run.asked} problems; {run.where}: {run.command}"
 
 
+def describe_facts(name: str, facts: Mapping[str, Any]) -> str:
+    """Return what was found out about a library that calls may get."""
+    again = "the same bits again" if facts["deterministic"] else "OTHER bits when launched again"
+    graph = "right as a CUDA graph" if facts["capture_safe"] else "WRONG as a CUDA graph"
+    wrong = "; ".join(f"wrong with {kind}: {why}" for kind, why in facts["kinds"].items() if why)
+    kinds = f"right on all inputs with {', '.join(k for k, why in facts['kinds'].items() if not why) or 'nothing'}"
+    workspace = f"up to {facts['workspace_bytes']} bytes of workspace"
+    return f"{name} {describe_version(facts['version'])}: {again} and {graph}, {workspace}, {kinds}" + (f"; {wrong}" if wrong else "")
+
+
 def _make_table(results: Sequence[GroupResult]) -> list[str]:
     lines = [f"| {' | '.join(HEADINGS)} |", "|---|--:|--:|---|--:|--:|"]
     return [*lines, *(f"| {' | '.join(list_cells(r))} |" for r in results)]
@@ -57,6 +69,7 @@ def make_page(op: Op, runs: Sequence[DrawnRun]) -> str:
     results = group_rows(rows, find_titles(op))
     lines = [f"# {op.name} on drawn problems", "", *summarize(op, runs)[2:]]
     lines += [f"Not there: {text}." for text in dict.fromkeys(t for r in alike for t in r.left_out)]
+    lines += [f"{describe_facts(name, facts)}." for r in alike[-1:] for name, facts in r.libraries.items()]
     lines += ["", "## By library", "", *_list_libraries(rows), ""]
     for result in results[:-1]:
         lines += [f"## {result.title}", "", *_list_rows(result), ""]

@@ -141,7 +141,8 @@ class DrawnRun:
 
     ``arch`` is the architecture that kernels were chosen for.
 
-    ``seed_note`` says what the seed was used for before, "" where it is fresh.
+    ``seed_note`` says what the seed was used for before, "" where it is fresh. ``libraries`` has what was found out about libraries that
+    calls may get, by the peer's name.
     """
 
     op: str
@@ -156,6 +157,7 @@ class DrawnRun:
     seed_note: str = ""
     left_out: tuple[str, ...] = ()
     rows: tuple[DrawnRow, ...] = ()
+    libraries: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def where(self) -> str:
@@ -168,6 +170,7 @@ class DrawnRun:
         return vars(self) | {
             "environment": dict(self.environment),
             "left_out": list(self.left_out),
+            "libraries": {name: dict(facts) for name, facts in self.libraries.items()},
             "rows": [r.to_json() for r in self.rows],
         }
 

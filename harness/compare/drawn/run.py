@@ -18,7 +18,8 @@ from harness.benchmark.session import Session
 from harness.compare.drawn import record, seeds
 from harness.compare.drawn.contenders import Contenders, Plan, build_contenders
 from harness.compare.drawn.frozen_choice import choose_frozen, hash_index
-from harness.compare.drawn.page import find_titles, make_page
+from harness.compare.drawn.library_facts import examine_libraries
+from harness.compare.drawn.page import find_titles, make_page, say_time
 from harness.compare.drawn.precompile import precompile_peers
 from harness.compare.drawn.problems import describe_problem, draw_problems
 from harness.compare.drawn.record import DrawnRow, DrawnRun, GroupResult
@@ -156,6 +157,8 @@ def _time_drawn(session: Session, request: Request, plan: Plan, folder: Path, de
                 run = record.add_row(run, row)
                 _keep(folder, run)
                 progress.advance(_describe_row(row))
+            run = replace(run, libraries=examine_libraries(session, opened, plan.problems, run.rows))
+            _keep(folder, run)
     finally:
         timer.close()
     return run
@@ -169,8 +172,8 @@ def _until(deadline: float, rows: Iterator[tuple[DrawnRow, Mapping[str, Timed]]]
 
 
 def _describe_row(row: DrawnRow) -> str:
-    times = ", ".join(f"{c.name} {c.us:.1f} us" for c in row.contenders if c.us is not None)
-    return f"{row.problem}: {'-' if row.ratio is None else f'{row.ratio:.3f}'} ({times})"
+    times = ", ".join(f"{c.name} {say_time(c)}" for c in row.contenders if c.us is not None)
+    return f"{row.problem}: {'-' if row.ratio is None else f'{row.ratio:.3f}'}; us (error): {times}"
 
 
 def _start_run(session: Session, request: Request, folder: Path, left_out: tuple[str, ...]) -> DrawnRun:

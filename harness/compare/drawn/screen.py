@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from harness.compare.drawn.cliff_run import CliffsFound
-from harness.compare.drawn.page import HEADINGS, find_titles, list_cells
+from harness.compare.drawn.page import HEADINGS, find_titles, list_cells, say_time
 from harness.compare.drawn.record import FILE, DrawnRun, group_rows
 from harness.compare.drawn.run import PAGE, DrawnDone
 from harness.spec import Op
@@ -48,12 +48,14 @@ def print_run(op: Op, run: DrawnRun) -> None:
     print_tables([table])
     for ratio, row in results[-1].measured[:_NUM_WORST]:
         if ratio < 1.0 and row.mine is not None and row.peer is not None:
-            times = f"{row.judged} {format_us(row.mine.us)} us, {row.peer.name} {format_us(row.peer.us)} us"
+            times = f"{row.judged} {say_time(row.mine)} us, {row.peer.name} {say_time(row.peer)} us"
             print(f"{ratio:.3f}  {row.problem}: {times}")
     for text in (*run.left_out, *dict.fromkeys(f"{r.problem}: {r.reason}" for r in run.rows if r.reason)):
         print(text)
     seed = f"seed {run.seed} is NOT fresh, it was used before: {run.seed_note}" if run.seed_note else f"seed {run.seed} is fresh"
-    print("Ratio: time of the fastest library over that of what users get, cold medians of one run.")
+    print(
+        "Ratio: time of the fastest library over that of what users get, cold medians of one run; in brackets: error over the op's bound."
+    )
     print(f"{len(run.rows)} of {run.asked} problems; {seed}. {run.where}")
 
 

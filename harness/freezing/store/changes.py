@@ -96,7 +96,7 @@ def _drop_orphans(rows: Any) -> Sequence[Row]:
     kernels = {r["kernel"] for r in kept if r["kind"] == "entry"}
 
     def is_used(row: Row) -> bool:
-        if row["kind"] == "op":
+        if row["kind"] in ("op", "library"):
             return bool(kernels)
         return not kernels.isdisjoint(row["weights"]) if row["kind"] == "survey" else row["kernel"] in kernels
 
