@@ -71,7 +71,7 @@ AicfStatus launch_naive(const Params& p, cudaStream_t stream) {
     return launch_kernel(copy_naive<Word, kThreads>, static_cast<unsigned>(blocks), kThreads, 0, stream, all);
 }
 
-template <Tunables t, bool kHasTiles>
+template <Tunables t, Rung kRung>
 AicfStatus launch_plan(const Params& p, cudaStream_t stream) {
     const Call call(p);
     const int log_bytes = find_log_bytes(p.dtype);
@@ -90,11 +90,12 @@ AicfStatus launch_plan(const Params& p, cudaStream_t stream) {
         piece.x = static_cast<const char*>(given.x);
         piece.y = static_cast<char*>(given.y);
         piece.first_block = static_cast<int>(blocks);
-        plan_piece(shape, log_bytes, t.threads, t.items, kHasTiles, &piece);
+        plan_piece(shape, log_bytes, t.threads, t.items, kRung, &piece);
         blocks += piece.num_blocks;
         if (piece.way == Way::kTiles) shared_bytes = std::max(shared_bytes, piece.pitch_bytes << piece.log_down);
+        if (piece.way == Way::kPacked) shared_bytes = std::max(shared_bytes, kPackedBytes);
     }
-    const auto kernel = copy_pieces<t.threads, t.items, kHasTiles>;
+    const auto kernel = copy_pieces<t.threads, t.items, kRung>;
     return launch_kernel(kernel, static_cast<unsigned>(blocks), t.threads, shared_bytes, stream, plan);
 }
 
@@ -112,12 +113,17 @@ struct naive {
 
 template <Tunables t>
 struct merged {
-    static AicfStatus launch(const Params& p, cudaStream_t stream) { return launch_plan<t, false>(p, stream); }
+    static AicfStatus launch(const Params& p, cudaStream_t stream) { return launch_plan<t, Rung::kMerged>(p, stream); }
 };
 
 template <Tunables t>
 struct turned {
-    static AicfStatus launch(const Params& p, cudaStream_t stream) { return launch_plan<t, true>(p, stream); }
+    static AicfStatus launch(const Params& p, cudaStream_t stream) { return launch_plan<t, Rung::kTurned>(p, stream); }
+};
+
+template <Tunables t>
+struct packed {
+    static AicfStatus launch(const Params& p, cudaStream_t stream) { return launch_plan<t, Rung::kPacked>(p, stream); }
 };
 
 AicfStatus launch(const Params& params, void*, cudaStream_t stream) { return AICF_KERNEL<kTunables>::launch(params, stream); }

@@ -120,12 +120,21 @@ KERNELS = (
         domain=_serve,
         tile=_find_tile,
     ),
+    Kernel(
+        "packed",
+        "tiles by words, as wide on each side as it allows; rows that begin anywhere stored by 16 bytes from shifted words",
+        (THREADS, ITEMS),
+        (),
+        ({"threads": 256, "items": 2}, {"threads": 256, "items": 4}, {"threads": 128, "items": 2}),
+        domain=_serve,
+        tile=_find_tile,
+    ),
 )
 
 
 def choose(problem: Problem) -> Choice:
-    """Return the kernel that has both ways."""
-    return Choice(KERNELS[2].bind(KERNELS[2].variants[0]), "it decides per piece between runs and tiles")
+    """Return the kernel that has every way."""
+    return Choice(KERNELS[-1].bind(KERNELS[-1].variants[0]), "it decides per piece between runs, rows and tiles")
 
 
 _NHWC_OF_NCHW = (0, 1, 3, 4, 2)  # how [a, b, n, c, d] lies in memory where the middle axis is innermost
@@ -158,11 +167,20 @@ PROBLEMS = (
     _problem("verify", (1, 1, (2,), 1, 3000), "float32", {"x0": (0, 1, 4, 3, 2)}),
     _problem("verify", (1, 1, (3000,), 1, 3), "float64", {"x0": (0, 1, 4, 3, 2)}),
     _problem("verify", (1, 17, (9,), 2, 24), "bool", None, x0=(0, 8, 0, 0, 0)),
+    _problem("verify", (2, 1, (72,), 7, 19), "float16", {"y0": _NHWC_OF_NCHW}),
+    _problem("verify", (1, 1, (136,), 1, 129), "uint8", {"x0": (0, 1, 4, 3, 2)}),
+    _problem("verify", (1, 19, (90, 67), 1, 1), "bfloat16", None, y0=(0, 68, 0, 0, 0), y1=(0, 94, 0, 0, 0), x1=(0, 3, 0, 0, 0)),
+    _problem("verify", (1, 11, (75,), 1, 1), "float32", None, x0=(0, 1, 0, 0, 0), y0=(0, 2, 0, 0, 0)),
     _problem("emulated", (4, 1, (64,), 28, 28), "float16", {"y0": _NHWC_OF_NCHW}),
     _problem(
         "emulated", (1, 64, (512, 256, 256), 1, 8), "bfloat16", None, y0=(0, 4096, 0, 0, 0), y1=(0, 6144, 0, 0, 0), y2=(0, 6144, 0, 0, 0)
     ),
     _problem("emulated", (8, 16, (12,), 8, 32), "float32", {"x0": (0, 2, 1, 3, 4)}),
+    _problem(
+        "emulated", (1, 301, (1000, 333, 77), 1, 1), "float16", None, y0=(0, 410, 0, 0, 0), y1=(0, 1077, 0, 0, 0), y2=(0, 1333, 0, 0, 0)
+    ),
+    _problem("emulated", (8, 1, (200,), 7, 7), "bfloat16", {"y0": _NHWC_OF_NCHW}),
+    _problem("emulated", (1, 1, (517,), 1, 609), "uint8", {"x0": (0, 1, 4, 3, 2)}),
     _problem("bench sweep", (64, 1, (256,), 56, 56), "float16", {"y0": _NHWC_OF_NCHW}),
     _problem("bench", (64, 1, (256,), 56, 56), "float16", {"x0": _NHWC_OF_NCHW}),
     _problem("bench", (256, 1, (3,), 224, 224), "float32", {"y0": _NHWC_OF_NCHW}),
