@@ -1,4 +1,5 @@
-// Copies of up to 8 pieces of up to 5 axes, any strides on both sides: y_i[a, b, n, c, d] = x_i[a, b, n, c, d]. Bits are moved.
+// Copies of up to 8 pieces of up to 5 axes, any strides on both sides: y_i[a, b, n, c, d] = x_i[a, b, n, c, d]. Bits are moved. Pieces
+// that are put into a whole come with boxes of zeros around them (parts.hpp).
 //
 // | kernel | idea                                                                                                            |
 // |--------|-----------------------------------------------------------------------------------------------------------------|
@@ -10,35 +11,28 @@
 
 #include "strided_copy/api.hpp"
 #include "strided_copy/packed.cuh"
+#include "strided_copy/parts.hpp"
 #include "strided_copy/pieces.cuh"
 #include "strided_copy/shifted.cuh"
 
 namespace aicf::strided_copy {
 
-// A piece as the caller describes it: extents and strides of its five axes, in elements.
-template <class Word>
-struct Whole {
-    const Word* x;
-    Word* y;
-    std::int64_t extents[kMaxAxes], x_strides[kMaxAxes], y_strides[kMaxAxes];
-    std::int64_t first_block, num_blocks;
+struct Boxes {
+    Part parts[kMaxParts];
+    std::int64_t first_blocks[kMaxParts + 1];
+    int num_parts;
 };
 
-template <class Word>
-struct Wholes {
-    Whole<Word> pieces[kMaxPieces];
-    int num_pieces;
-};
-
-// grid: blocks of each piece, one piece after the other.
+// grid: blocks of each part, one part after the other.
 template <class Word, int kThreads>
-__global__ void __launch_bounds__(kThreads) copy_naive(const __grid_constant__ Wholes<Word> all) {
+__global__ void __launch_bounds__(kThreads) copy_naive(const __grid_constant__ Boxes all) {
     int i = 0;
-    while (i + 1 < all.num_pieces && blockIdx.x >= all.pieces[i + 1].first_block) ++i;
-    const Whole<Word>& p = all.pieces[i];
+    while (i + 1 < all.num_parts && blockIdx.x >= all.first_blocks[i + 1]) ++i;
+    const Part& p = all.parts[i];
+    const std::int64_t num_blocks = all.first_blocks[i + 1] - all.first_blocks[i];
     std::int64_t count = 1;
     for (int axis = 0; axis < kMaxAxes; ++axis) count *= p.extents[axis];
-    for (std::int64_t at = (blockIdx.x - p.first_block) * kThreads + threadIdx.x; at < count; at += p.num_blocks * kThreads) {
+    for (std::int64_t at = (blockIdx.x - all.first_blocks[i]) * kThreads + threadIdx.x; at < count; at += num_blocks * kThreads) {
         std::int64_t left = at, from = 0, to = 0;
 #pragma unroll
         for (int axis = kMaxAxes - 1; axis >= 0; --axis) {
@@ -47,7 +41,7 @@ __global__ void __launch_bounds__(kThreads) copy_naive(const __grid_constant__ W
             from += place * p.x_strides[axis];
             to += place * p.y_strides[axis];
         }
-        p.y[to] = p.x[from];
+        reinterpret_cast<Word*>(p.y)[to] = p.x == nullptr ? Word{} : reinterpret_cast<const Word*>(p.x)[from];
     }
 }
 
@@ -84,7 +78,7 @@ __device__ __forceinline__ void copy_accesses(const Piece& p, int block) {
         if (number >= p.num_accesses) continue;
         const Offsets at = find_offsets<0>(p, number);
         places[u] = p.y + at.y;
-        loaded[u] = *reinterpret_cast<const Access*>(p.x + at.x);
+        loaded[u] = p.x == nullptr ? Access{} : *reinterpret_cast<const Access*>(p.x + at.x);
     }
 #pragma unroll
     for (int u = 0; u < kItems; ++u) {
@@ -105,7 +99,7 @@ __device__ __forceinline__ void copy_large(const Piece& p, int block) {
             found.x += place * p.axes[axis].x_step;
             found.y += place * p.axes[axis].y_step;
         }
-        *reinterpret_cast<Access*>(p.y + found.y) = *reinterpret_cast<const Access*>(p.x + found.x);
+        *reinterpret_cast<Access*>(p.y + found.y) = p.x == nullptr ? Access{} : *reinterpret_cast<const Access*>(p.x + found.x);
     }
 }
 
@@ -220,8 +214,8 @@ __device__ __forceinline__ void shift_rows(const Piece& p, int block) {
 }
 
 // grid: blocks of each piece, one piece after the other.
-template <int kThreads, int kItems, Rung kRung>
-__global__ void __launch_bounds__(kThreads, 1024 / kThreads) copy_pieces(const __grid_constant__ Plan plan) {
+template <int kThreads, int kItems, Rung kRung, int kCapacity>
+__global__ void __launch_bounds__(kThreads, 1024 / kThreads) copy_pieces(const __grid_constant__ Plan<kCapacity> plan) {
     extern __shared__ __align__(16) char shared[];
     const int number = static_cast<int>(blockIdx.x);
     int i = 0;

@@ -9,6 +9,8 @@ namespace aicf::strided_copy {
 
 inline constexpr int kMaxPieces = 8;
 inline constexpr int kMaxAxes = 5;
+// Pieces, and two boxes of zeros along each axis around them.
+inline constexpr int kMaxParts = kMaxPieces + 2 * kMaxAxes;
 // Elements of a tile, as a power of two: 16 per thread of 256.
 inline constexpr int kLogTile = 12;
 
@@ -26,7 +28,8 @@ enum class Rung { kMerged, kTurned, kPacked };
 enum class Way { kRuns, kTiles, kPacked, kRows, kLarge };
 
 // y = x for one piece. Axis 0 is innermost in y. In tiles axis 1 is innermost in x, and a tile has 2^log_across places of axis 1 and
-// 2^log_down of axis 0. In rows axis 0 counts packs of 16 bytes of y, and has no steps: a row's bytes are neighbours on both sides.
+// 2^log_down of axis 0. Where x is null, y is cleared, by runs. In rows axis 0 counts packs of 16 bytes of y, and has no steps: a row's
+// bytes are neighbours on both sides.
 struct Piece {
     const char* x;
     char* y;
@@ -44,8 +47,10 @@ struct Piece {
     Divisor tiles_down, tiles_across;
 };
 
+// At most kCapacity parts: a launch copies its parameters, most have few.
+template <int kCapacity>
 struct Plan {
-    Piece pieces[kMaxPieces];
+    Piece pieces[kCapacity];
     int num_pieces;
 };
 

@@ -190,7 +190,7 @@ inline void plan_piece(Shape shape, int log_bytes, int threads, int items, Rung 
     const Shape narrow = shape;
     piece->log_bytes = shape.widen(addresses, log_bytes);
     constexpr int kNarrow = 3;
-    if (rung >= Rung::kPacked && piece->log_bytes < kNarrow && plan_rows(narrow, log_bytes, piece)) {
+    if (rung >= Rung::kPacked && piece->log_bytes < kNarrow && piece->x != nullptr && plan_rows(narrow, log_bytes, piece)) {
         piece->num_blocks = static_cast<int>((piece->num_accesses - 1) / (threads * items) + 1);
         return;
     }

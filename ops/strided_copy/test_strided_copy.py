@@ -10,6 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from device import Buffer, Device, DeviceArray
+from harness.discover import load_peers
 from harness.pytest_plugin import GpuBenchmark
 from harness.spec import Launchable, Problem
 from harness.testing import OpUnderTest
@@ -25,7 +26,11 @@ VARIANTS = {k.name: k.bind(k.variants[0]) for k in OP.kernels}
 # Proved by the fast tests; the slow ones prove the others.
 FAST_KERNELS = ("naive", "packed")
 BENCH = OP.select_problems("bench")
+# The names of peers.py.
+PEERS = load_peers(Path(__file__).parent)[0].open.__globals__
 MAX_PIECES = 8
+# Where pieces begin in a whole: they are not put into one.
+NOWHERE = dict.fromkeys(("at_a", "at_b", "at_n", "at_c", "at_d"), 0)
 
 Open = Callable[[str], Launchable]
 Thin = Callable[[Effort], Effort]
@@ -43,7 +48,7 @@ def launch(device: Device, launchable: Launchable, pieces: Sequence[tuple[Device
     for i, (x, y) in enumerate(pieces):
         arrays |= {f"x{i}": x, f"y{i}": y}
     stream = device.create_stream(non_blocking=True)
-    launchable.launch(workspace=0, stream=stream.handle, pieces=len(pieces), **arrays)
+    launchable.launch(workspace=0, stream=stream.handle, pieces=len(pieces), whole=False, **NOWHERE, **arrays)
     device.synchronize()
 
 
@@ -176,6 +181,35 @@ def test_rows_that_begin_anywhere_are_shifted_into_place(device: Device, open_ke
     launch(device, open_kernel("packed"), [views])
     whole[:, 1:] = x[:, :columns]
     np.testing.assert_array_equal(buffer.view(whole.shape, dtype).copy_to_host(), whole)
+
+
+def test_libraries_are_asked_for_what_a_problem_is() -> None:
+    find_task = PEERS["find_task"]
+    assert find_task([(1, 2, 3, 1, 4)], None, [0] * 5) == ("copy", "")
+    assert find_task([(1, 2, 3, 1, 4), (1, 2, 5, 1, 4)], (1, 2, 8, 1, 4), [0] * 5) == ("join", "")
+    assert find_task([(1, 2, 3, 6, 4)], (1, 2, 3, 8, 7), [0, 0, 0, 1, 2]) == ("pad", "")
+    assert "no one call" in find_task([(1, 2, 3, 1, 4)], (1, 2, 2, 1, 4), [0] * 5)[1]
+
+
+@pytest.mark.parametrize("runs", ["EAGER", "COMPILED"])
+def test_libraries_give_what_the_op_does(runs: str) -> None:
+    torch = pytest.importorskip("torch", reason="the libraries' functions need PyTorch")
+    for problem in OP.problems:
+        if "verify" not in problem.suites or problem.attributes["dtype"] == "bfloat16":
+            continue
+        inputs = make_inputs(OP, problem, "uniform")
+        expected = OP.reference(inputs, problem)
+        places = [int(problem.scalars.get(f"at_{axis}", 0)) for axis in "abncd"]
+        whole = expected["y0"].shape if problem.attributes["whole"] else None
+        task, reason = PEERS["find_task"]([x.shape for x in inputs.values()], whole, places)
+        if not task:
+            assert whole is not None and "no one call" in reason
+            continue
+        xs = [torch.from_numpy(np.ascontiguousarray(x)) for x in inputs.values()]
+        ys = [torch.full(y.shape, 3).to(xs[0].dtype) for y in expected.values()]
+        PEERS[runs][task](xs, ys, places)
+        for y, known in zip(ys, expected.values(), strict=True):
+            np.testing.assert_array_equal(y.numpy().astype(np.float64), known)
 
 
 @pytest.mark.slow  # liars are compiled and proved
