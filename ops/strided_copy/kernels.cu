@@ -215,7 +215,7 @@ __device__ __forceinline__ void shift_rows(const Piece& p, int block) {
 
 // grid: blocks of each piece, one piece after the other.
 template <int kThreads, int kItems, Rung kRung, int kCapacity>
-__global__ void __launch_bounds__(kThreads, 1024 / kThreads) copy_pieces(const __grid_constant__ Plan<kCapacity> plan) {
+__global__ void __launch_bounds__(kThreads, 768 / kThreads) copy_pieces(const __grid_constant__ Plan<kCapacity> plan) {
     extern __shared__ __align__(16) char shared[];
     const int number = static_cast<int>(blockIdx.x);
     int i = 0;

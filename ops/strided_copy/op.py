@@ -132,6 +132,7 @@ def cost(problem: Problem) -> Cost:
 
 
 THREADS = Tunable("threads", (128, 256, 512), "threads of a block")
+TILE_THREADS = Tunable("threads", (256, 512), "threads of a block; fewer would hold too much of a tile in registers")
 ITEMS = Tunable("items", (1, 2, 4, 8), "accesses that a thread has under way")
 
 
@@ -175,9 +176,9 @@ KERNELS = (
     Kernel(
         "packed",
         "tiles by words, as wide on each side as it allows; rows that begin anywhere stored by 16 bytes from shifted words",
-        (THREADS, ITEMS),
+        (TILE_THREADS, ITEMS),
         (),
-        ({"threads": 256, "items": 2}, {"threads": 256, "items": 4}, {"threads": 128, "items": 2}),
+        ({"threads": 256, "items": 2}, {"threads": 256, "items": 4}, {"threads": 512, "items": 2}),
         domain=_serve,
         tile=_find_tile,
     ),
