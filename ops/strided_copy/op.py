@@ -122,13 +122,12 @@ def restrict(inputs: Arrays, problem: Problem, axis: int, places: NDArray[np.int
 
 
 def cost(problem: Problem) -> Cost:
-    """Return no flops, with every element that has a place read once, and every one of y written once."""
+    """Return no flops, with every element of x read once and every one of y written once. Of a piece that is cut, all of it is counted."""
     size = DTYPES[_find_dtype(problem)]
-    if not _is_whole(problem):
-        moved = float(size * sum(map(math.prod, _list_shapes(problem))))
-        return Cost(flops=0.0, bytes_read=moved, bytes_written=moved)
-    read = sum(math.prod(s.stop - s.start for s in taken) for taken, _ in _find_spans(problem))
-    return Cost(flops=0.0, bytes_read=float(size * read), bytes_written=float(size * math.prod(problem.sizes[name] for name in WHOLE)))
+    around = math.prod(problem.sizes[name] for name in (*OUTER, *INNER))
+    read = size * around * sum(problem.sizes[name] for name in LENGTHS[: _count_pieces(problem)])
+    written = size * math.prod(problem.sizes[name] for name in WHOLE) if _is_whole(problem) else read
+    return Cost(flops=0, bytes_read=read, bytes_written=written)
 
 
 THREADS = Tunable("threads", (128, 256, 512), "threads of a block")
