@@ -13,8 +13,8 @@ from aicf.registry import KernelHandle, Problem
 
 # Bits are moved: elements of as many bytes do as well.
 _DTYPES = {1: "uint8", 2: "int16", 4: "float32", 8: "int64"}
-_WHOLE = ("ya", "yb", "yn", "yc", "yd")
-_SCALARS = dict.fromkeys(("at_a", "at_b", "at_n", "at_c", "at_d"), 0)
+_WHOLE = ("a", "yb", "yn", "yc", "yd")
+_SCALARS = dict.fromkeys(("at_b", "at_n", "at_c", "at_d"), 0)
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def ask_copy(types: Sequence[Type | None], attrs: Attrs) -> CopyQuestion:
     sizes |= dict(zip(_WHOLE, copy.whole or copy.list_shapes()[0], strict=True))
     # In a whole the scalars say where the piece is, else y's address does.
     starts = (0,) if copy.whole else copy.out_offsets
-    scalars = {f"at_{axis}": at for axis, at in zip("abncd", copy.list_places(), strict=True)} if copy.whole else {}
+    scalars = {f"at_{axis}": at for axis, at in zip("bncd", copy.list_places()[1:], strict=True)} if copy.whole else {}
     strides = {f"x{i}": copy.in_strides[i] for i in range(count)} | {f"y{i}": copy.out_strides for i in range(count)}
     places = {f"x{i}": item * at for i, at in enumerate(copy.in_offsets)} | {f"y{i}": item * at for i, at in enumerate(starts)}
     addresses = {name: ALIGNED + offset for name, offset in places.items()}

@@ -229,7 +229,8 @@ def _grow(b: Builder, x: V, before: Sequence[int], after: Sequence[int], axes: S
     # Elements that are neighbours in y, which the piece may have one of.
     if not merged or merged[-1][2] > 1:
         merged.append((1, 1, 1))
-    if len(merged) > NUM_AXES:
+    # The outermost of the five has no zeros around it.
+    if len(merged) > NUM_AXES or (len(merged) == NUM_AXES and merged[0][0] * merged[0][2] < count):
         return None
     filled = [(1, 1, count)] * (NUM_AXES - len(merged)) + merged
     steps = [count] + [axis[2] for axis in filled]

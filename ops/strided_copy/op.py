@@ -36,9 +36,9 @@ from harness.spec import (
 from .population import DTYPES, MAX_PIECES, POPULATION
 
 OUTER, INNER = ("a", "b"), ("c", "d")
-# Extents of the whole that pieces are put into, and where the first begins in it, in elements.
-WHOLE = ("ya", "yb", "yn", "yc", "yd")
-PLACES = ("at_a", "at_b", "at_n", "at_c", "at_d")
+# Extents of the whole that pieces are put into, and where the first begins in it, in elements; along a all of it is covered.
+WHOLE = ("a", "yb", "yn", "yc", "yd")
+PLACES = ("at_b", "at_n", "at_c", "at_d")
 MIDDLE = 2
 LENGTHS = tuple(f"n{i}" for i in range(MAX_PIECES))
 
@@ -56,7 +56,7 @@ def _is_whole(problem: Problem) -> bool:
 
 
 def _list_places(problem: Problem) -> list[int]:
-    return [int(problem.scalars.get(name, 0)) if _is_whole(problem) else 0 for name in PLACES]
+    return [0, *(int(problem.scalars.get(name, 0)) if _is_whole(problem) else 0 for name in PLACES)]
 
 
 def _list_shapes(problem: Problem) -> list[tuple[int, ...]]:
@@ -117,7 +117,7 @@ def restrict(inputs: Arrays, problem: Problem, axis: int, places: NDArray[np.int
         inside, begin = np.zeros(1, np.intp), len(places)
     cut = {x: np.take(array, inside, along) for x, array in inputs.items()}
     sizes = dict(problem.sizes) | {name: len(inside), WHOLE[along]: len(places)}
-    scalars = dict(problem.scalars) | ({PLACES[along]: begin} if _is_whole(problem) else {})
+    scalars = dict(problem.scalars) | ({PLACES[along - 1]: begin} if _is_whole(problem) and along else {})
     return cut, replace(problem, sizes=sizes, scalars=scalars, orders={}, padding={})
 
 
@@ -206,7 +206,7 @@ def _problem(
     extents, places = whole or ((a, b, lengths[0], c, d), ())
     sizes = {"a": a, "b": b, **dict(zip(LENGTHS, filled, strict=True)), "c": c, "d": d, **dict(zip(WHOLE, extents, strict=True))}
     attributes = {"dtype": dtype, "pieces": len(lengths), "whole": whole is not None}
-    scalars = {name: float(at) for name, at in zip(PLACES, places, strict=False) if at}
+    scalars = {name: float(at) for name, at in zip(PLACES, places[1:], strict=False) if at}
     return Problem(sizes, attributes, dict(padding), frozenset(suite.split()), scalars=scalars, orders=orders or {})
 
 
@@ -230,8 +230,8 @@ PROBLEMS = (
     _problem("verify", (1, 11, (75,), 1, 1), "float32", None, x0=(0, 1, 0, 0, 0), y0=(0, 2, 0, 0, 0)),
     _problem("verify", (2, 1, (3,), 9, 30), "float16", whole=((2, 1, 3, 11, 33), (0, 0, 0, 1, 2))),
     _problem("verify", (1, 7, (40, 3, 81), 1, 2), "bfloat16", whole=((1, 7, 124, 1, 2), (0, 0, 0, 0, 0))),
-    _problem("verify", (2, 3, (4, 5), 3, 6), "int64", {"y0": _NHWC_OF_NCHW}, whole=((4, 4, 12, 5, 9), (1, 0, 2, 1, 3))),
-    _problem("verify", (3, 4, (9, 9, 9), 5, 20), "uint8", whole=((2, 6, 21, 4, 23), (-2, 1, -3, -1, 4)), y0=(0, 0, 0, 7, 0)),
+    _problem("verify", (2, 3, (4, 5), 3, 6), "int64", {"y0": _NHWC_OF_NCHW}, whole=((2, 4, 12, 5, 9), (0, 1, 2, 1, 3))),
+    _problem("verify", (3, 4, (9, 9, 9), 5, 20), "uint8", whole=((3, 6, 21, 4, 23), (0, 1, -3, -1, 4)), y0=(0, 0, 0, 7, 0)),
     _problem("verify", (1, 2, (5,), 2, 3), "float32", whole=((1, 3, 4, 2, 2), (0, 0, 4, 0, 0))),
     _problem("emulated", (4, 1, (64,), 28, 28), "float16", {"y0": _NHWC_OF_NCHW}),
     _problem(
@@ -306,7 +306,7 @@ OP = Op(
     sampling=Sampling((0,), restrict, find_axis),
     ties=(
         *(Tie((OneOf("pieces", (count,)),), equal=tuple((name, "n0") for name in LENGTHS[count:])) for count in range(1, MAX_PIECES)),
-        Tie((OneOf("whole", (False,)),), equal=tuple(zip(WHOLE, (*OUTER, "n0", *INNER), strict=True))),
+        Tie((OneOf("whole", (False,)),), equal=tuple(zip(WHOLE[1:], ("b", "n0", *INNER), strict=True))),
     ),
     distributions=("normal", "ties", "denormal", "nonfinite"),
     population=POPULATION,

@@ -11,7 +11,7 @@ from harness.spec import Peer
 from .population import MAX_PIECES
 
 _MIDDLE, _NUM_AXES = 2, 5
-_AXES = ("a", "b", "n", "c", "d")
+_AXES = ("b", "n", "c", "d")
 # What joins xs to y or pads one: elements in front of x along each axis are the third argument.
 Run = Callable[[Sequence[Any], Sequence[Any], Sequence[int]], None]
 
@@ -104,7 +104,7 @@ def _list_arrays(arguments: dict[str, Any], stem: str) -> list[Any]:
 
 
 def _list_places(arguments: dict[str, Any]) -> list[int]:
-    return [int(arguments[f"at_{axis}"]) for axis in _AXES]
+    return [0, *(int(arguments[f"at_{axis}"]) for axis in _AXES)]
 
 
 def _ask(arguments: dict[str, Any]) -> tuple[str, str]:

@@ -33,7 +33,7 @@ def _fits(sizes: Mapping[str, int]) -> bool:
 
 
 def _fits_joined(sizes: Mapping[str, int]) -> bool:
-    return _MIN_ELEMS <= math.prod(sizes[name] for name in ("ya", "yb", "yn", "yc", "yd")) <= _MAX_ELEMS
+    return _MIN_ELEMS <= math.prod(sizes[name] for name in ("a", "yb", "yn", "yc", "yd")) <= _MAX_ELEMS
 
 
 def _same(name: str, more: int = 0) -> Callable[[Mapping[str, int]], int]:
@@ -50,7 +50,7 @@ def _join(pieces: int, lengths: SizeRule, inner: SizeRule) -> Mapping[str, SizeR
 
 
 _ALONE = {f"n{i}": _same("n0") for i in range(1, MAX_PIECES)}
-_APART = {"ya": _same("a"), "yb": _same("b"), "yn": _same("n0"), "yc": _same("c"), "yd": _same("d")}
+_APART = {"yb": _same("b"), "yn": _same("n0"), "yc": _same("c"), "yd": _same("d")}
 _IMAGES: Mapping[str, SizeRule] = {
     "a": LogRange(1, 256),
     "b": (1,),

@@ -30,7 +30,7 @@ BENCH = OP.select_problems("bench")
 PEERS = load_peers(Path(__file__).parent)[0].open.__globals__
 MAX_PIECES = 8
 # Where pieces begin in a whole: they are not put into one.
-NOWHERE = dict.fromkeys(("at_a", "at_b", "at_n", "at_c", "at_d"), 0)
+NOWHERE = dict.fromkeys(("at_b", "at_n", "at_c", "at_d"), 0)
 
 Open = Callable[[str], Launchable]
 Thin = Callable[[Effort], Effort]
@@ -199,7 +199,7 @@ def test_libraries_give_what_the_op_does(runs: str) -> None:
             continue
         inputs = make_inputs(OP, problem, "uniform")
         expected = OP.reference(inputs, problem)
-        places = [int(problem.scalars.get(f"at_{axis}", 0)) for axis in "abncd"]
+        places = [0, *(int(problem.scalars.get(f"at_{axis}", 0)) for axis in "bncd")]
         whole = expected["y0"].shape if problem.attributes["whole"] else None
         task, reason = PEERS["find_task"]([x.shape for x in inputs.values()], whole, places)
         if not task:
