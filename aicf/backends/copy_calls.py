@@ -13,6 +13,8 @@ from aicf.registry import KernelHandle, Problem
 
 # Bits are moved: elements of as many bytes do as well.
 _DTYPES = {1: "uint8", 2: "int16", 4: "float32", 8: "int64"}
+_WHOLE = ("a", "yb", "yn", "yc", "yd")
+_SCALARS = dict.fromkeys(("at_b", "at_n", "at_c", "at_d"), 0)
 
 
 @dataclass(frozen=True)
@@ -23,10 +25,11 @@ class CopyQuestion:
     inputs: tuple[tuple[str, ...], ...]
     outputs: tuple[tuple[str, ...], ...]
     places: dict[str, int]
+    scalars: dict[str, int]
 
     def call(self, handle: KernelHandle) -> FrozenCall:
         """Return the call by a kernel."""
-        return FrozenCall(handle, self.inputs, self.outputs, {}, self.places)
+        return FrozenCall(handle, self.inputs, self.outputs, self.scalars, self.places)
 
 
 def ask_copy(types: Sequence[Type | None], attrs: Attrs) -> CopyQuestion:
@@ -36,9 +39,13 @@ def ask_copy(types: Sequence[Type | None], attrs: Attrs) -> CopyQuestion:
     count = len(copy.lengths)
     lengths = copy.lengths + copy.lengths[:1] * (MAX_PIECES - count)
     sizes = dict(zip("abcd", copy.extents, strict=True)) | {f"n{i}": n for i, n in enumerate(lengths)}
+    sizes |= dict(zip(_WHOLE, copy.whole or copy.list_shapes()[0], strict=True))
+    # In a whole the scalars say where the piece is, else y's address does.
+    starts = (0,) if copy.whole else copy.out_offsets
+    scalars = {f"at_{axis}": at for axis, at in zip("bncd", copy.list_places()[1:], strict=True)} if copy.whole else {}
     strides = {f"x{i}": copy.in_strides[i] for i in range(count)} | {f"y{i}": copy.out_strides for i in range(count)}
-    places = {f"x{i}": item * at for i, at in enumerate(copy.in_offsets)} | {f"y{i}": item * at for i, at in enumerate(copy.out_offsets)}
+    places = {f"x{i}": item * at for i, at in enumerate(copy.in_offsets)} | {f"y{i}": item * at for i, at in enumerate(starts)}
     addresses = {name: ALIGNED + offset for name, offset in places.items()}
-    problem = Problem(sizes, {"dtype": _DTYPES[item], "pieces": count}, strides, addresses)
+    problem = Problem(sizes, {"dtype": _DTYPES[item], "pieces": count, "whole": bool(copy.whole)}, strides, addresses)
     inputs = [tuple(f"x{i}" for i, source in enumerate(copy.sources) if source == k) for k in range(len(types) - 1)]
-    return CopyQuestion(problem, ((), *inputs), (tuple(f"y{i}" for i in range(count)),), places)
+    return CopyQuestion(problem, ((), *inputs), (tuple(f"y{i}" for i in range(count)),), places, _SCALARS | scalars)

@@ -1,8 +1,8 @@
 """Read calls from standard input, one JSON object per line, and print the decision for each in the same order.
 
-A call has "sizes" and may have "attributes" and "strides" (of rows, in elements, by tensor). A decision has "kernel", "variant", "how",
-"reason" and "predicted_us", and "legal": all kernels that serve the call; or "error", where none does. The project's own kernels alone
-are decided among: libraries of others, which calls may get, are what these are compared with.
+A call has "sizes" and may have "attributes" and "strides" (in elements, by tensor: of its rows, or a list of each dimension's). A decision
+has "kernel", "variant", "how", "reason" and "predicted_us", and "legal": all kernels that serve the call; or "error", where none does. The
+project's own kernels alone are decided among: libraries of others, which calls may get, are what these are compared with.
 
 \b
 Examples:
@@ -39,7 +39,8 @@ def _parse(line: str) -> Problem:
     call = json.loads(line)
     if not isinstance(call, Mapping) or "sizes" not in call:
         raise ValueError(f"{line.strip()[:80]!r}: a call is a JSON object with sizes, and perhaps attributes and strides")
-    return Problem(call["sizes"], call.get("attributes"), call.get("strides"))
+    strides = {name: tuple(each) if isinstance(each, list) else each for name, each in (call.get("strides") or {}).items()}
+    return Problem(call["sizes"], call.get("attributes"), strides)
 
 
 def choose(registry: Registry, op: str, problem: Problem, caps: HwCaps) -> dict[str, Any]:

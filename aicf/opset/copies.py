@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aicf.opset.definition import REQUIRED, Arrays, Builder, OpDef, Types, V
-from aicf.opset.moves import FILLED, fill
 from aicf.opset.types import Attrs, Type
 
 COPY = "strided_copy"
@@ -31,7 +30,8 @@ _AT_ONCE = 2
 class Copy:
     """A call's numbers: extents of the axes around the middle one, and per piece its length along that, its source, and where it lies.
 
-    Offsets and strides are in elements. All pieces have the strides of the array that they are copied into.
+    Offsets and strides are in elements. All pieces have the strides of the array that they are copied into. Of a pad, ``whole`` has that
+    array's extents along the five axes: what the piece does not cover there is zero.
     """
 
     extents: tuple[int, ...]
@@ -41,6 +41,15 @@ class Copy:
     out_offsets: tuple[int, ...]
     in_strides: tuple[tuple[int, ...], ...]
     out_strides: tuple[int, ...]
+    whole: tuple[int, ...] = ()
+
+    def list_places(self) -> list[int]:
+        """Return where the first piece begins in the whole, along each axis."""
+        places, rest = [], self.out_offsets[0]
+        for stride in self.out_strides:
+            places.append(rest // stride)
+            rest %= stride
+        return places
 
     def list_shapes(self) -> list[tuple[int, ...]]:
         """Return each piece's extents."""
@@ -54,6 +63,9 @@ def read_copy(attrs: Attrs) -> Copy:
     per_piece = [len(numbers[name]) for name in ("sources", "in_offsets", "out_offsets")]
     if not 1 <= count <= MAX_PIECES or per_piece != [count] * 3 or len(numbers["in_strides"]) != NUM_AXES * count:
         raise ValueError(f"{COPY}: takes 1 to {MAX_PIECES} pieces, each with a source, two offsets and {NUM_AXES} strides, got {numbers}")
+    whole = _ints(attrs, "whole")
+    if whole and (count > 1 or len(whole) != NUM_AXES):
+        raise ValueError(f"{COPY}: one piece alone has zeros around it, in {NUM_AXES} extents, got {count} pieces and {whole}")
     if len(numbers["extents"]) != NUM_AXES - 1 or len(numbers["out_strides"]) != NUM_AXES or min(map(min, numbers.values())) < 0:
         raise ValueError(f"{COPY}: takes {NUM_AXES - 1} extents and {NUM_AXES} strides, none negative, got {numbers}")
     strides = tuple(numbers["in_strides"][i : i + NUM_AXES] for i in range(0, NUM_AXES * count, NUM_AXES))
@@ -65,6 +77,7 @@ def read_copy(attrs: Attrs) -> Copy:
         out_offsets=numbers["out_offsets"],
         in_strides=strides,
         out_strides=numbers["out_strides"],
+        whole=whole,
     )
 
 
@@ -83,7 +96,9 @@ def _infer(types: Types, attrs: Attrs) -> tuple[Type, ...]:
     if into is not None and into != made:
         raise TypeError(f"{COPY}: into: expected {made}, got {into}")
     covered = sum(math.prod(shape) for shape in copy.list_shapes())
-    if into is None and covered != made.num_elems:
+    if copy.whole and (into is not None or math.prod(copy.whole) != made.num_elems):
+        raise ValueError(f"{COPY}: a whole of {copy.whole} is not {made}, or would overwrite what is copied into")
+    if into is None and not copy.whole and covered != made.num_elems:
         raise ValueError(f"{COPY}: {covered} elements do not fill {made}; give what they are copied into")
     for i, shape in enumerate(copy.list_shapes()):
         source = sources[copy.sources[i]]
@@ -135,21 +150,22 @@ def _list_strides(shape: Sequence[int]) -> list[int]:
     return [math.prod(shape[i + 1 :]) for i in range(len(shape))]
 
 
-def _copy_piece(
-    b: Builder, into: V | None, x: V, shape: Sequence[int], axes: Sequence[Axis], offsets: tuple[int, int] = (0, 0)
-) -> V | None:
-    """Return a copy of one piece into an array of that shape, None where more than five axes are left."""
+def _copy_piece(b: Builder, x: V, shape: Sequence[int], axes: Sequence[Axis], offset: int = 0) -> V | None:
+    """Return a copy of one piece, from ``offset`` on, into an array of that shape; None where more than five axes are left."""
     merged = _merge(axes)
     if len(merged) > NUM_AXES:
         return None
     filled = [(1, 1, 1)] * (NUM_AXES - len(merged)) + merged
-    extents, read, written = (tuple(axis[i] for axis in filled) for i in range(3))
+    return _call(b, [x], shape, _make_copy(filled, offset, 0))
+
+
+def _make_copy(axes: Sequence[Axis], read_from: int, write_to: int, whole: Sequence[int] = ()) -> Copy:
+    extents, read, written = (tuple(axis[i] for axis in axes) for i in range(3))
     around = (*extents[:_MIDDLE], *extents[_MIDDLE + 1 :])
-    copy = Copy(around, (extents[_MIDDLE],), (0,), (offsets[0],), (offsets[1],), (read,), written)
-    return _call(b, into, [x], shape, copy)
+    return Copy(around, (extents[_MIDDLE],), (0,), (read_from,), (write_to,), (read,), written, tuple(whole))
 
 
-def _call(b: Builder, into: V | None, sources: Sequence[V], shape: Sequence[int], copy: Copy) -> V:
+def _call(b: Builder, sources: Sequence[V], shape: Sequence[int], copy: Copy) -> V:
     attrs: Attrs = {
         "shape": tuple(shape),
         "extents": copy.extents,
@@ -159,8 +175,9 @@ def _call(b: Builder, into: V | None, sources: Sequence[V], shape: Sequence[int]
         "out_offsets": copy.out_offsets,
         "in_strides": tuple(itertools.chain(*copy.in_strides)),
         "out_strides": copy.out_strides,
+        "whole": copy.whole,
     }
-    (made,) = b.call(COPY, (into, *sources), attrs)
+    (made,) = b.call(COPY, (None, *sources), attrs)
     return made
 
 
@@ -185,14 +202,14 @@ def _cut(b: Builder, x: V, starts: Sequence[int], stops: Sequence[int], axes: Se
     shape = [stops[i] - starts[i] if i in axes else n for i, n in enumerate(t.shape)]
     read = _list_strides(t.shape)
     offset = sum(starts[i] * read[i] for i in axes)
-    return _copy_piece(b, None, x, shape, list(zip(shape, read, _list_strides(shape), strict=True)), (offset, 0))
+    return _copy_piece(b, x, shape, list(zip(shape, read, _list_strides(shape), strict=True)), offset)
 
 
 def lower_pad(b: Builder, inputs: Sequence[V | None], attrs: Attrs) -> Sequence[V] | None:
-    """Lower to zeros, and a copy into them; of more than two axes that grow, two at a time where they do not go at once."""
+    """Lower to one copy with zeros around it; of more than two axes that grow, two at a time where they do not go at once."""
     x, before, after = inputs[0], _ints(attrs, "before"), _ints(attrs, "after")
     t = b.type_of(x)
-    if t.dtype not in FILLED or t.num_elems == 0:
+    if t.num_elems == 0:
         return None
     grown = [i for i in range(len(t.shape)) if before[i] or after[i]]
     if not grown:
@@ -207,11 +224,18 @@ def lower_pad(b: Builder, inputs: Sequence[V | None], attrs: Attrs) -> Sequence[
 def _grow(b: Builder, x: V, before: Sequence[int], after: Sequence[int], axes: Sequence[int]) -> V | None:
     t = b.type_of(x)
     shape = [n + before[i] + after[i] if i in axes else n for i, n in enumerate(t.shape)]
-    written = _list_strides(shape)
-    parts = list(zip(t.shape, _list_strides(t.shape), written, strict=True))
-    if len(_merge(parts)) > NUM_AXES:
+    written, count = _list_strides(shape), math.prod(shape)
+    merged = _merge(list(zip(t.shape, _list_strides(t.shape), written, strict=True)))
+    # Elements that are neighbours in y, which the piece may have one of.
+    if not merged or merged[-1][2] > 1:
+        merged.append((1, 1, 1))
+    # The outermost of the five has no zeros around it.
+    if len(merged) > NUM_AXES or (len(merged) == NUM_AXES and merged[0][0] * merged[0][2] < count):
         return None
-    return _copy_piece(b, fill(b, x, shape), x, shape, parts, (0, sum(before[i] * written[i] for i in axes)))
+    filled = [(1, 1, count)] * (NUM_AXES - len(merged)) + merged
+    steps = [count] + [axis[2] for axis in filled]
+    whole = [outer // inner for outer, inner in itertools.pairwise(steps)]
+    return _call(b, [x], shape, _make_copy(filled, 0, sum(before[i] * written[i] for i in axes), whole))
 
 
 def lower_concat(b: Builder, inputs: Sequence[V | None], attrs: Attrs) -> Sequence[V] | None:
@@ -242,7 +266,7 @@ def _join(b: Builder, parts: Sequence[V], axis: int) -> V:
         in_strides=tuple((n * inner * rows, n * inner, inner, inner, 1) for n in lengths),
         out_strides=(whole * rows, whole, inner, inner, 1),
     )
-    return _call(b, None, parts, (*types[0].shape[:axis], ends[-1], *types[0].shape[axis + 1 :]), copy)
+    return _call(b, parts, (*types[0].shape[:axis], ends[-1], *types[0].shape[axis + 1 :]), copy)
 
 
 def lower_permute(b: Builder, inputs: Sequence[V | None], attrs: Attrs) -> Sequence[V] | None:
@@ -273,7 +297,7 @@ def _bring_together(count: int, first: int, second: int) -> list[int]:
 def _permute(b: Builder, x: V, sizes: Sequence[int], order: Sequence[int], shape: Sequence[int]) -> V:
     """Return the elements of an array of these sizes with its axes in another order, in an array of any shape of as many elements."""
     turned, read = [sizes[i] for i in order], _list_strides(sizes)
-    made = _copy_piece(b, None, x, shape, [(sizes[i], read[i], n) for i, n in zip(order, _list_strides(turned), strict=True)])
+    made = _copy_piece(b, x, shape, [(sizes[i], read[i], n) for i, n in zip(order, _list_strides(turned), strict=True)])
     assert made is not None, "five axes are left"
     return made
 
@@ -301,7 +325,7 @@ OPS = (
         ("y",),
         _infer,
         _copy,
-        dict.fromkeys(("shape", *_NAMES), REQUIRED),
+        {**dict.fromkeys(("shape", *_NAMES), REQUIRED), "whole": ()},
         moves=True,
         is_frozen=True,
         in_place={"y": "into"},

@@ -52,6 +52,7 @@ from harness.spec.op import Op as Op
 from harness.spec.population import Group as Group
 from harness.spec.population import LogRange as LogRange
 from harness.spec.population import Population as Population
+from harness.spec.population import SizeRule as SizeRule
 from harness.spec.problem import Arrays as Arrays
 from harness.spec.problem import Problem as Problem
 from harness.spec.values import PLAIN as PLAIN

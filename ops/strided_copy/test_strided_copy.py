@@ -10,6 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from device import Buffer, Device, DeviceArray
+from harness.discover import load_peers
 from harness.pytest_plugin import GpuBenchmark
 from harness.spec import Launchable, Problem
 from harness.testing import OpUnderTest
@@ -23,9 +24,13 @@ UNDER_TEST = OpUnderTest(Path(__file__).parent)
 OP = UNDER_TEST.op
 VARIANTS = {k.name: k.bind(k.variants[0]) for k in OP.kernels}
 # Proved by the fast tests; the slow ones prove the others.
-FAST_KERNELS = ("naive", "turned")
+FAST_KERNELS = ("naive", "packed")
 BENCH = OP.select_problems("bench")
+# The names of peers.py.
+PEERS = load_peers(Path(__file__).parent)[0].open.__globals__
 MAX_PIECES = 8
+# Where pieces begin in a whole: they are not put into one.
+NOWHERE = dict.fromkeys(("at_b", "at_n", "at_c", "at_d"), 0)
 
 Open = Callable[[str], Launchable]
 Thin = Callable[[Effort], Effort]
@@ -43,7 +48,7 @@ def launch(device: Device, launchable: Launchable, pieces: Sequence[tuple[Device
     for i, (x, y) in enumerate(pieces):
         arrays |= {f"x{i}": x, f"y{i}": y}
     stream = device.create_stream(non_blocking=True)
-    launchable.launch(workspace=0, stream=stream.handle, pieces=len(pieces), **arrays)
+    launchable.launch(workspace=0, stream=stream.handle, pieces=len(pieces), whole=False, **NOWHERE, **arrays)
     device.synchronize()
 
 
@@ -116,6 +121,97 @@ def test_no_access_to_shared_memory_conflicts(device: Device, open_kernel: Open,
     assert counted.counts["shared_store_conflicts"] <= (counted.counts["shared_store_wavefronts"] if shape[1] < 32 else 0)
 
 
+# Rows and columns of 16 bytes, of 8, of 4, of a word and a half, and that begin anywhere; of a tile and more, and of a part.
+EXTENTS = [(64, 128), (40, 200), (132, 36), (256, 50), (65, 131), (37, 300)]
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "int32"])
+@pytest.mark.parametrize("shape", EXTENTS, ids=str)
+def test_tiles_of_words_move_every_element(device: Device, open_kernel: Open, shape: tuple[int, int], dtype: str) -> None:
+    rng = np.random.default_rng(11)
+    x = rng.integers(0, 127, (1, 2, 1, *shape)).astype(dtype)
+    np.testing.assert_array_equal(permute(device, open_kernel("packed"), x, (0, 1, 2, 4, 3)), x.transpose(0, 1, 2, 4, 3))
+
+
+@pytest.mark.parametrize("shape", [(64, 64), (128, 256), (256, 33), (49, 200)], ids=str)
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "int32"])
+def test_tiles_of_words_access_shared_memory_without_conflicts(
+    device: Device, open_kernel: Open, shape: tuple[int, int], dtype: str
+) -> None:
+    if device.observer is None:
+        pytest.skip("conflicts are counted on the emulated device")
+    x = np.zeros((1, 1, 1, *shape), dtype)
+    with device.observer.observe((), counters=True):
+        device.observer.take_counters()
+        permute(device, open_kernel("packed"), x, (0, 1, 2, 4, 3))
+        (counted,) = device.observer.take_counters()
+    assert counted.counts["shared_load_wavefronts"] > 0
+    assert counted.counts["shared_load_conflicts"] == counted.counts["shared_store_conflicts"] == 0
+
+
+@pytest.mark.parametrize(("dtype", "most"), [("uint8", 110), ("int16", 110), ("int32", 110)])
+def test_a_tile_of_words_takes_few_instructions(device: Device, open_kernel: Open, dtype: str, most: int) -> None:
+    """At 219 warp instructions per KiB that moves, an H200 issues as long as its memory moves."""
+    if device.observer is None:
+        pytest.skip("instructions are counted on the emulated device")
+    x = np.zeros((1, 1, 1, 256, 512), dtype)
+    with device.observer.observe((), counters=True):
+        device.observer.take_counters()
+        permute(device, open_kernel("packed"), x, (0, 1, 2, 4, 3))
+        (counted,) = device.observer.take_counters()
+    moved_kib = 2 * x.nbytes / 1024
+    assert 0 < counted.counts["warp_instructions"] / moved_kib <= most
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "int32"])
+@pytest.mark.parametrize("gaps", [False, True], ids=["no gaps", "gaps"])
+def test_rows_that_begin_anywhere_are_shifted_into_place(device: Device, open_kernel: Open, dtype: str, gaps: bool) -> None:
+    """Rows of x and y begin at every residue of 16 bytes against each other; what lies between the rows of y stays."""
+    rng, item = np.random.default_rng(13), np.dtype(dtype).itemsize
+    rows, columns, pitch = 33, 64 // item + 77, 64 // item + 78
+    width = columns + 2 if gaps else columns
+    x = rng.integers(0, 127, (rows, width)).astype(dtype)
+    whole = rng.integers(0, 127, (rows, pitch)).astype(dtype)
+    source, buffer = upload(device, x), upload(device, whole)
+    shape = (1, 1, rows, 1, columns)
+    views = (
+        source.view(shape, dtype, 0, (0, 0, width * item, 0, item)),
+        buffer.view(shape, dtype, item, (0, 0, pitch * item, 0, item)),
+    )
+    launch(device, open_kernel("packed"), [views])
+    whole[:, 1:] = x[:, :columns]
+    np.testing.assert_array_equal(buffer.view(whole.shape, dtype).copy_to_host(), whole)
+
+
+def test_libraries_are_asked_for_what_a_problem_is() -> None:
+    find_task = PEERS["find_task"]
+    assert find_task([(1, 2, 3, 1, 4)], None, [0] * 5) == ("copy", "")
+    assert find_task([(1, 2, 3, 1, 4), (1, 2, 5, 1, 4)], (1, 2, 8, 1, 4), [0] * 5) == ("join", "")
+    assert find_task([(1, 2, 3, 6, 4)], (1, 2, 3, 8, 7), [0, 0, 0, 1, 2]) == ("pad", "")
+    assert "no one call" in find_task([(1, 2, 3, 1, 4)], (1, 2, 2, 1, 4), [0] * 5)[1]
+
+
+@pytest.mark.parametrize("runs", ["EAGER", "COMPILED"])
+def test_libraries_give_what_the_op_does(runs: str) -> None:
+    torch = pytest.importorskip("torch", reason="the libraries' functions need PyTorch")
+    for problem in OP.problems:
+        if "verify" not in problem.suites or problem.attributes["dtype"] == "bfloat16":
+            continue
+        inputs = make_inputs(OP, problem, "uniform")
+        expected = OP.reference(inputs, problem)
+        places = [0, *(int(problem.scalars.get(f"at_{axis}", 0)) for axis in "bncd")]
+        whole = expected["y0"].shape if problem.attributes["whole"] else None
+        task, reason = PEERS["find_task"]([x.shape for x in inputs.values()], whole, places)
+        if not task:
+            assert whole is not None and "no one call" in reason
+            continue
+        xs = [torch.from_numpy(np.ascontiguousarray(x)) for x in inputs.values()]
+        ys = [torch.full(y.shape, 3).to(xs[0].dtype) for y in expected.values()]
+        PEERS[runs][task](xs, ys, places)
+        for y, known in zip(ys, expected.values(), strict=True):
+            np.testing.assert_array_equal(y.numpy().astype(np.float64), known)
+
+
 @pytest.mark.slow  # liars are compiled and proved
 @pytest.mark.parametrize(
     ("kernel", "old", "new", "kinds"),
@@ -129,8 +225,16 @@ def test_no_access_to_shared_memory_conflicts(device: Device, open_kernel: Open,
             "std::max<std::int64_t>(shape.axes[0].extent >> piece->log_down, 1)",
             {"not_written"},
         ),
+        (
+            "packed",
+            "(across.extent - 1 >> piece->log_across) + 1",
+            "std::max<std::int64_t>(across.extent >> piece->log_across, 1)",
+            {"not_written"},
+        ),
+        # A row that begins just before a multiple of 16 has a pack more.
+        ("packed", "inner = {(row_bytes + 14) / 16 + 1, 0, 0}", "inner = {(row_bytes + 15) / 16, 0, 0}", {"not_written"}),
     ],
-    ids=["looks at y alone", "whole tiles"],
+    ids=["looks at y alone", "whole tiles", "whole tiles of words", "aligned rows"],
 )
 def test_a_plan_that_leaves_something_out_is_refused(
     device: Device, tmp_path: Path, kernel: str, old: str, new: str, kinds: set[str]
@@ -148,7 +252,7 @@ def test_pieces_that_are_numbered_in_64_bits_are_right(device: Device, tmp_path:
     """They have 2^31 accesses and more; here the limit is lower."""
     low = UNDER_TEST.patch(tmp_path, "strided_copy/planning.hpp", "(std::int64_t{1} << 31) - (1 << 16)", "100")
     low = low.patch(tmp_path / "few", "strided_copy/planning.hpp", "kManyBlocks = 1 << 16", "kManyBlocks = 2")
-    variant = VARIANTS["turned"]
+    variant = VARIANTS["packed"]
     problems = low.verify(device, variant, low.open([variant])(variant), Effort(num_hidden=0))
     assert {p.status for p in problems} == {"passed"}
 

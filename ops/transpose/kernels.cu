@@ -11,10 +11,12 @@
 //    7   | transpose_elements   | the same strips by single elements, for rows that begin anywhere (strips.cuh)
 //    8   | the same, turned     | a warp takes whole lines of 128 bytes of rows that begin between them (strips.cuh)
 //    9   | transpose_tall, wide | few columns, or few rows: a block takes the short side whole (narrow.cuh)
+//   10   | the same, by packs   | the run of memory on one side is accessed by 16 bytes (packs.cuh)
 //
-// Rungs 1-3 and 7-9 take any alignment; the others move float4 and ask for aligned rows of X and Y.
+// Rungs 1-3 and 7-10 take any alignment; the others move float4 and ask for aligned rows of X and Y.
 #include "common/vector_access.cuh"
 #include "transpose/narrow.cuh"
+#include "transpose/packs.cuh"
 #include "transpose/strips.cuh"
 #include "transpose/tiles.cuh"
 

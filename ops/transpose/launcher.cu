@@ -112,6 +112,29 @@ struct wide {
     }
 };
 
+// Whether rows of `width` elements follow each other in memory from a multiple of 16 bytes on.
+bool is_packed_run(const float* base, std::int64_t ld, int width) { return ld == width && is_vector_aligned(base); }
+
+template <Tunables t>
+struct tall_packs {
+    static AicfStatus launch(const Matrices& m, cudaStream_t stream) {
+        if (!is_packed_run(m.x, m.ldx, m.columns)) return tall<t>::launch(m, stream);
+        const auto kernel =
+            has_vector_rows(m.y, m.ldy) ? transpose_tall_packs<t.threads, t.items, true> : transpose_tall_packs<t.threads, t.items, false>;
+        return launch_slabs<t>(kernel, m.rows, m.columns, m, stream);
+    }
+};
+
+template <Tunables t>
+struct wide_packs {
+    static AicfStatus launch(const Matrices& m, cudaStream_t stream) {
+        if (!is_packed_run(m.y, m.ldy, m.rows)) return wide<t>::launch(m, stream);
+        const auto kernel =
+            has_vector_rows(m.x, m.ldx) ? transpose_wide_packs<t.threads, t.items, true> : transpose_wide_packs<t.threads, t.items, false>;
+        return launch_slabs<t>(kernel, m.columns, m.rows, m, stream);
+    }
+};
+
 AicfStatus launch(const Params& params, void*, cudaStream_t stream) {
     const Matrices m = {params.x, params.y, params.ldx, params.ldy, static_cast<int>(params.rows), static_cast<int>(params.columns)};
     return AICF_KERNEL<kTunables>::launch(m, stream);

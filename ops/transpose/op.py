@@ -165,6 +165,7 @@ KERNELS = (
         (EVEN_PATCHES, TWO_TILES_SHARED),
         (
             {"bm": 64, "bn": 64, "threads": 256, "items": 4},
+            {"bm": 32, "bn": 64, "threads": 128, "items": 4},
             {"bm": 64, "bn": 64, "threads": 128, "items": 4},
             {"bm": 128, "bn": 32, "threads": 256, "items": 4},
         ),
@@ -177,6 +178,7 @@ KERNELS = (
         (EVEN_SHARE, WHOLE_LINES, TWO_TILES_SHARED),
         (
             {"bm": 64, "bn": 64, "threads": 256, "items": 4},
+            {"bm": 32, "bn": 32, "threads": 256, "items": 4},
             {"bm": 64, "bn": 64, "threads": 512, "items": 4},
             {"bm": 64, "bn": 32, "threads": 256, "items": 4},
         ),
@@ -209,8 +211,25 @@ KERNELS = (
         ({"threads": 512, "items": 8}, {"threads": 256, "items": 16}),
         domain=lambda t: _serve_slabs("rows", "columns"),
     ),
+    Kernel(
+        "tall_packs",
+        "tall, and the run of memory is read by 16 bytes",
+        (SLAB_THREADS, SLAB_ITEMS),
+        (SLAB_SHARED,),
+        ({"threads": 256, "items": 16}, {"threads": 512, "items": 8}, {"threads": 512, "items": 16}),
+        domain=lambda t: _serve_slabs("columns", "rows"),
+    ),
+    Kernel(
+        "wide_packs",
+        "wide, and the run of memory is written by 16 bytes",
+        (SLAB_THREADS, SLAB_ITEMS),
+        (SLAB_SHARED,),
+        ({"threads": 256, "items": 16}, {"threads": 512, "items": 8}, {"threads": 512, "items": 16}),
+        domain=lambda t: _serve_slabs("rows", "columns"),
+    ),
 )
-_STRIPS, _ELEMENTS, _LINES, _TALL, _WIDE = KERNELS[-5:]
+_STRIPS, _ELEMENTS, _LINES = KERNELS[-7:-4]
+_TALL, _WIDE = KERNELS[-2:]
 _ALIGNED = (Rows("x", 16, 4), Rows("y", 16, 4))
 _BEYOND_WIDTH = (Count({"columns": 1}, min=MAX_WIDTH + 1), Count({"rows": 1}, min=MAX_WIDTH + 1))
 
@@ -219,15 +238,21 @@ def _is_aligned(problem: Problem) -> bool:
     return all(row.holds(OP.find_facts(problem)) for row in _ALIGNED)
 
 
+# Tiles of 64 x 64 that leave some of 132 multiprocessors with one or none.
+_FEW_TILES = 264
+
+
 def choose(problem: Problem) -> Choice:
     """Return the kernel that takes a short side whole, where there is one; else strips, by float4 where rows of X and Y are aligned."""
     rows, columns = problem.sizes["rows"], problem.sizes["columns"]
     if min(rows, columns) <= MAX_WIDTH:
         kernel, side = (_TALL, "columns") if columns <= rows else (_WIDE, "rows")
         return Choice(kernel.bind(kernel.variants[0]), f"{min(rows, columns)} {side} leave lanes of a square tile idle")
+    small = -(-rows // 64) * -(-columns // 64) < _FEW_TILES
+    size = ", and tiles of 64 x 64 are too few for all multiprocessors" if small else ""
     if _is_aligned(problem):
-        return Choice(_STRIPS.bind(_STRIPS.variants[0]), "rows of X and Y begin at multiples of 16 bytes")
-    return Choice(_ELEMENTS.bind(_ELEMENTS.variants[0]), "rows of X or Y begin between multiples of 16 bytes")
+        return Choice(_STRIPS.bind(_STRIPS.variants[int(small)]), f"rows of X and Y begin at multiples of 16 bytes{size}")
+    return Choice(_ELEMENTS.bind(_ELEMENTS.variants[int(small)]), f"rows of X or Y begin between multiples of 16 bytes{size}")
 
 
 def _problem(suite: str, rows: int, columns: int, **padding: int) -> Problem:
@@ -248,6 +273,9 @@ PROBLEMS = (
     _problem("verify", 3000, 6),
     _problem("verify", 24, 700, x=3, y=4),
     _problem("verify", 333, 128, x=1),
+    _problem("verify", 12, 1028),
+    _problem("verify", 33, 402, x=2),
+    _problem("verify", 1026, 24, y=2),
     _problem("emulated", 512, 512),
     _problem("emulated", 317, 1003),
     _problem("emulated", 20003, 12),

@@ -21,9 +21,9 @@ UNDER_TEST = OpUnderTest(Path(__file__).parent)
 OP = UNDER_TEST.op
 VARIANTS = {k.name: k.bind(k.variants[-1]) for k in OP.kernels}
 # Proved by the fast tests; the slow ones prove the others.
-FAST_KERNELS = ("naive", "vectorised", "wide")
+FAST_KERNELS = ("naive", "vectorised", "wide_packs")
 # These ask for aligned rows, or for a short side.
-PARTIAL = ("patches", "vectorised", "strips", "tall", "wide")
+PARTIAL = ("patches", "vectorised", "strips", "tall", "wide", "tall_packs", "wide_packs")
 BENCH = OP.select_problems("bench")
 
 Open = Callable[[str], Launchable]
@@ -45,7 +45,7 @@ def test_kernel_verifies_on_every_problem(device: Device, open_kernel: Open, ker
 
 @pytest.mark.parametrize("kernel", VARIANTS)
 def test_every_bit_arrives(device: Device, open_kernel: Open, kernel: str) -> None:
-    rows, columns = (136, 68) if kernel == "tall" else (68, 136)
+    rows, columns = (136, 68) if kernel.startswith("tall") else (68, 136)
     bits = np.random.default_rng(3).integers(0, 2**32, (rows, columns), dtype=np.uint32)  # NaN payloads and subnormals among them
     with Case(device, OP, Problem({"rows": rows, "columns": columns})) as case:
         case.upload({"x": bits.view(np.float32)})
@@ -81,6 +81,25 @@ def test_no_access_to_shared_memory_conflicts(device: Device, open_kernel: Open,
     np.testing.assert_array_equal(y, x.T)
     assert launch.counts["shared_load_wavefronts"] > 0
     assert launch.counts["shared_load_conflicts"] == launch.counts["shared_store_conflicts"] == 0
+
+
+@pytest.mark.parametrize(("kernel", "long"), [("tall_packs", 3000), ("tall_packs", 3001), ("wide_packs", 3000), ("wide_packs", 3001)])
+@pytest.mark.parametrize("short", [5, 6, 8, 32, 39, 128])
+def test_packs_take_fewer_instructions_than_elements(device: Device, open_kernel: Open, kernel: str, long: int, short: int) -> None:
+    """Rows of the long side are accessed by packs where all begin at multiples of 16 bytes, the run always."""
+    if device.observer is None:
+        pytest.skip("instructions are counted on the emulated device")
+    rows, columns = (short, long) if kernel == "wide_packs" else (long, short)
+    x = np.arange(rows * columns, dtype=np.float32).reshape(rows, columns)
+    counts = []
+    for each in (kernel, kernel.removesuffix("_packs")):
+        with device.observer.observe((), counters=True):
+            device.observer.take_counters()
+            y = UNDER_TEST.launch(device, open_kernel(each), Problem({"rows": rows, "columns": columns}), {"x": x})["y"]
+            (launch,) = device.observer.take_counters()
+        np.testing.assert_array_equal(y, x.T)
+        counts.append(launch.counts["warp_instructions"])
+    assert counts[0] < (0.75 if long % 4 == 0 else 1.0) * counts[1]
 
 
 @pytest.mark.gpu

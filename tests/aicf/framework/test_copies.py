@@ -45,10 +45,10 @@ class NumpyBuilder(Builder):
 
 
 def lower(rule: Callable[..., Any], inputs: Sequence[Any], attrs: Attrs) -> tuple[Any, list[str]]:
-    """Return what a rule's calls make, and those that are launches; constants and what repeats them are not counted."""
+    """Return what a rule's calls make, and those that are launches."""
     builder = NumpyBuilder()
     (made,) = rule(builder, inputs, attrs)
-    return made, [op for op in builder.launches if op not in ("Full", "Broadcast")]
+    return made, builder.launches
 
 
 @given(st.permutations(range(7)), st.lists(st.integers(1, 3), min_size=7, max_size=7))
@@ -109,8 +109,9 @@ def test_parts_joined_are_numpys(lengths: list[int], axis: int) -> None:
         (lambda x: x.permute(3, 1, 0, 2), 1),
         (lambda x: x.permute(0, 2, 3, 1), 1),
         (lambda x: F.concat([x[:, :1], x, x[:, 2:], x[:, :2], x], 1), 4),
+        (lambda x: F.pad(x, (0, 0, 1, 3), (0, 0, 2, 0)), 1),
     ],
-    ids=["cut", "permute", "channels last", "cut and join"],
+    ids=["cut", "permute", "channels last", "cut and join", "pad"],
 )
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 def test_a_plan_has_a_launch_for_each(device: Device, function: Callable[[Tensor], Tensor], count: int, dtype: str) -> None:
