@@ -304,6 +304,24 @@ def test_a_rewrite_carries_the_scale_and_a_rollback_takes_it_back() -> None:
     assert twin.step.state_dict()["control:loss_scale"] * 2.0 == run.step.state_dict()["control:loss_scale"]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("build", ["AdamW", "SGD"])
+def test_copied_units_on_a_device_are_left_out_too(device: object, build: str) -> None:
+    found = {}
+    for backend in BACKENDS:
+        run = Run(compile_it(build, backend, loss_scale=constant(), clip_norm=1.0))
+        run.fit(BATCHES[:2], 2)
+        run.widen("0", 48)  # some units are copied, others are not: updates have scales
+        before = run.step.state_dict()
+        assert any(key.startswith("p_scale:") for key in before)
+        run.fit([BAD], 1)
+        after = run.step.state_dict()
+        assert all(np.array_equal(after[k], a) for k, a in before.items() if k != "control:loss_scale_streak")
+        found[backend] = run.fit(BATCHES[2:6], 4)
+        assert run.step.verify_replay(2)
+    np.testing.assert_allclose(found["cuda"], found["numpy"], rtol=2e-2)
+
+
 def test_a_network_goes_to_fp16_and_back_with_masters_and_moments_bit_for_bit() -> None:
     run = start()
     before, snapshot = run.step.state_dict(), run.snapshot()
