@@ -17,11 +17,9 @@ from aicf.train.step_recipe import Computed
 def find_rows(computed: Computed) -> tuple[int, list[tuple[Tensor, Tensor, Tensor]]]:
     """Return the number of rows, and for each linear layer's weight that is trained its gradient, dy and x; none where there is none.
 
-    A weight that is used twice has a gradient of more than one layer, and is left out. Where the loss is scaled there is none: fp16 cannot
-    hold the squares of what is scaled.
+    A weight that is used twice has a gradient of more than one layer, and is left out. Where the loss is scaled, so are all
+    gradients, and the noise scale, a ratio of their squares, is what it is.
     """
-    if computed.scale is not None:
-        return 0, []
     found: dict[int, list[tuple[Tensor, Tensor, Tensor]]] = {}
     for gradient in computed.raw.values():
         node = computed.recorder.rewriter.find_producer(gradient.data, "LinearGrad")
@@ -37,12 +35,17 @@ def find_rows(computed: Computed) -> tuple[int, list[tuple[Tensor, Tensor, Tenso
 def add_squares(layers: list[tuple[Tensor, Tensor, Tensor]]) -> Tensor:
     """Return the sum of the squares of these layers' weights' gradients, a scalar."""
     # One by one: lists of gradients that lie one behind the other are those of all parameters.
-    return _add([apply("SumSquares", [gradient])[0].cast(gradient.dtype) for gradient, _, _ in layers])
+    return _add([apply("SumSquares", [gradient])[0] for gradient, _, _ in layers])
 
 
 def add_row_squares(layers: list[tuple[Tensor, Tensor, Tensor]]) -> Tensor:
     """Return the sum of the squares of all rows' gradients of these layers' weights, a scalar."""
-    return _add([((dy * dy).sum(-1) * (x * x).sum(-1)).sum() for _, dy, x in layers])
+    return _add([(describe(dy, "sum_squares", "rows") * describe(x, "sum_squares", "rows")).sum() for _, dy, x in layers])
+
+
+def describe(x: Tensor, function: str, keep: str = "none") -> Tensor:
+    """Return a statistic of values in fp32, of all or by their units or rows; they are read as they are."""
+    return apply("Statistic", [x], function=function, keep=keep)[0]
 
 
 def _add(scalars: Sequence[Tensor]) -> Tensor:

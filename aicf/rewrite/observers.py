@@ -24,7 +24,7 @@ from aicf.plan import Plan, Slot
 from aicf.plan.data import STATE
 from aicf.rewrite.dimensions import Dimensions, Units
 from aicf.rewrite.log import Observation, Statistics
-from aicf.rewrite.noise import add_row_squares, add_squares, find_rows, find_scale
+from aicf.rewrite.noise import add_row_squares, add_squares, describe, find_rows, find_scale
 from aicf.runtime import Executor
 from aicf.tensor import Tensor, apply
 from aicf.train.step_recipe import Computed
@@ -150,7 +150,7 @@ def _list_statistics(computed: Computed) -> list[_Statistic]:
     found = [_Statistic("gradient_square", type_squares(gradients), lambda: square_unscaled(gradients))]
     rows, layers = find_rows(computed)
     if layers:
-        one = Type(layers[0][0].dtype, ())
+        one = type_squares([layers[0][0]])
         found.append(_Statistic(f"noise_square {rows}", one, lambda: add_squares(layers)))
         found.append(_Statistic("row_squares", one, lambda: add_row_squares(layers)))
     for owner, p in computed.before.items():
@@ -159,13 +159,14 @@ def _list_statistics(computed: Computed) -> list[_Statistic]:
             _Statistic(f"square {owner}", type_squares([p]), lambda p=p: square([p])),  # type: ignore[misc]
         ]
     for owner, function, y in _find_activations(computed):
-        axes = tuple(range(y.ndim - 1))
-        units, one = Type(y.dtype, y.shape[-1:]), Type(y.dtype, ())
+        # Of the values as they are, in 16 bits where they are: none is copied in fp32.
+        one, count = type_squares([y]), y.type.num_elems
+        units = one.reshape(y.shape[-1:])
         found += [
-            _Statistic(f"mean {owner}", one, lambda y=y: y.mean()),  # type: ignore[misc]
-            _Statistic(f"squares {owner} {y.type.num_elems}", type_squares([y]), lambda y=y: square([y])),  # type: ignore[misc]
-            _Statistic(f"low {owner} {function}", units, lambda y=y, a=axes: y.min(a)),  # type: ignore[misc]
-            _Statistic(f"high {owner} {function}", units, lambda y=y, a=axes: y.max(a)),  # type: ignore[misc]
+            _Statistic(f"sum {owner} {count}", one, lambda y=y: describe(y, "sum")),  # type: ignore[misc]
+            _Statistic(f"squares {owner} {count}", one, lambda y=y: square([y])),  # type: ignore[misc]
+            _Statistic(f"low {owner} {function}", units, lambda y=y: describe(y, "min", "units")),  # type: ignore[misc]
+            _Statistic(f"high {owner} {function}", units, lambda y=y: describe(y, "max", "units")),  # type: ignore[misc]
         ]
     return found
 
@@ -210,12 +211,7 @@ def summarise(found: Arrays, step: int, seconds_per_step: float) -> Statistics:
         owner: float(np.sqrt(numbers[f"update_square {owner}"] / max(numbers[f"square {owner}"], _TINY)))
         for owner in _list_owners(numbers, "square")
     }
-    means = {owner: numbers[f"mean {owner}"] for owner in _list_owners(numbers, "mean")}
-    squares = {}
-    for name, value in numbers.items():
-        if name.startswith("squares "):
-            _, owner, count = name.split(" ")
-            squares[owner] = value / int(count)
+    means, squares = (_divide_by_counts(numbers, quantity) for quantity in ("sum", "squares"))
     dead, saturated = {}, {}
     for name, low in found.items():
         kind, _, rest = name.partition(" ")
@@ -231,6 +227,15 @@ def summarise(found: Arrays, step: int, seconds_per_step: float) -> Statistics:
         find_scale(int(rows), numbers["row_squares"], numbers[f"noise_square {rows}"]) for rows in _list_owners(numbers, "noise_square")
     ]
     return Statistics(step, norm, ratios, means, variances, dead, saturated, seconds_per_step, scales[0] if scales else None)
+
+
+def _divide_by_counts(numbers: Mapping[str, float], quantity: str) -> dict[str, float]:
+    """Return sums by owner as means: their names end in the numbers of elements."""
+    found = {}
+    for name in _list_owners(numbers, quantity):
+        owner, count = name.rsplit(" ", 1)
+        found[owner] = numbers[f"{quantity} {name}"] / int(count)
+    return found
 
 
 def _list_owners(numbers: Mapping[str, float], quantity: str) -> list[str]:

@@ -23,7 +23,11 @@ class _TorchFused:
         self._steps: dict[int, Any] = {}
 
     def supports(self, **arguments: Any) -> str:
-        """Return "": everything is served."""
+        """Return why a problem is not timed, else ""."""
+        if arguments.get("step") is None:
+            return "PyTorch's optimizers are told the step, and count none"
+        if arguments.get("factor") is not None:
+            return "PyTorch divides gradients by a scale and is told of overflows apart from it"
         return ""
 
     def workspace_bytes(self, **arguments: Any) -> int:

@@ -156,3 +156,13 @@ def test_a_peer_on_pytorch_runs_its_function_on_the_given_stream(monkeypatch: py
     assert (eager.name, eager.compiles, compiled.name, compiled.compiles) == ("torch_eager", False, "torch_compile", True)
     (compiled if is_compiled else eager).open().launch(workspace=0, stream=7, x=x, y=y, other=other)
     assert told == [*([{"dynamic": False}] if is_compiled else []), 7, (("cuda", x), ("cuda", y))]
+
+
+@pytest.mark.parametrize(
+    ("given", "why"), [({}, ""), ({"step": None}, "told the step"), ({"factor": object()}, "divides gradients by a scale")]
+)
+def test_the_optimizers_peer_says_what_it_does_not_do(monkeypatch: pytest.MonkeyPatch, given: dict[str, object], why: str) -> None:
+    monkeypatch.setitem(sys.modules, "torch", ModuleType("torch"))
+    peer = _run_module(find_ops()["optimizer"], "peers")._TorchFused()
+    said = peer.supports(**{"step": object(), "factor": None} | given)
+    assert why in said and bool(said) == bool(why)

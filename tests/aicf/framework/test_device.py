@@ -13,7 +13,7 @@ from aicf import Tensor, nn
 from aicf import functional as F
 from aicf.backends import find_backend
 from aicf.errors import SelectionError, UnsupportedError
-from aicf.opset import Attr, find_op
+from aicf.opset import Attr, find_dtype, find_op
 from aicf.plan import make_plan, verify
 from aicf.plan.data import OUTPUT
 from aicf.registry import list_ops as list_frozen_ops
@@ -173,6 +173,19 @@ def test_an_update_in_place_is_the_truths(decoupled: bool, factor: float | None)
     for x, y, before in zip(true, found, (p, m, v), strict=True):
         np.testing.assert_allclose(y, x, rtol=1e-5, atol=1e-6)  # a dozen roundings in fp32
         assert np.array_equal(y, before) is (factor is not None and not factor > 0.0)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("keep", ["none", "units", "rows"])
+def test_statistics_are_in_fp32_of_values_as_they_are(keep: str, dtype: str) -> None:
+    need_frozen("reduce")
+    x = (np.random.default_rng(8).normal(size=(3, 5, 7)) + 2.0).astype(find_dtype(dtype))
+    wide, axis = x.astype(np.float64), {"none": (0, 1, 2), "units": (0, 1), "rows": (2,)}[keep]
+    functions = {"sum": wide.sum(axis), "min": wide.min(axis), "max": wide.max(axis), "sum_squares": np.square(wide).sum(axis)}
+    for function, expected in functions.items():
+        for (made,) in call_on_both("Statistic", [x], function=function, keep=keep):
+            assert made.dtype == np.float32
+            np.testing.assert_allclose(made, expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum"])

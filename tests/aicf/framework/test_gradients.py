@@ -17,6 +17,7 @@ from tests.aicf.framework.calls import CALLS, Call
 
 NO_GRADIENT = {
     "Full",
+    "Statistic",
     "CountStep",
     "Detach",
     "Adam",

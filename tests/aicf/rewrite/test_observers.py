@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -14,8 +15,13 @@ from aicf import Tensor, nn, optim
 from aicf import functional as F
 from aicf.backends.frozen import FrozenCalls
 from aicf.data import DataLoader
+from aicf.opset import Type
+from aicf.plan import Plan
 from aicf.rewrite import Judge, Log, Policy, Proposal, Prune, Run, Widen, policies, replay_decisions
 from aicf.rewrite.log import Decision, Observation, Refused, Rewritten, RolledBack, Shapes, Statistics
+from aicf.rewrite.observers import Watch
+from aicf.train.recipe import Options
+from aicf.train.step_recipe import StepRecipe
 from contract.building import list_compiled
 from device import Device
 
@@ -217,14 +223,38 @@ def test_what_closes_a_window_behind_a_rewrite_is_compiled_ahead_too(device: Dev
         built.update(call.seal for call in each)
         return build(calls, each)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(FrozenCalls, "build", watch)
+    with monkeypatch.context() as patched:
+        patched.setattr(FrozenCalls, "build", watch)
         run.prebuild(Widen("0", 12))
     before = list_compiled()
     assert run.widen("0", 12).compiled == ()
     run.fit(batches, 4)
     assert {step.seal for step in run._structure.close_step.plan.steps if step.seal} <= built
     assert [s.step for s in run.log.find_all(Statistics)] == [2, 4, 6] and list_compiled() == before
+
+
+def test_what_closes_a_window_reads_values_as_they_are_and_other_steps_pay_three_launches(device: Device) -> None:
+    def make(name: str) -> Plan:
+        model = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 16))
+        watch = Watch(100)
+        observe = {"plain": None, "noted": watch.note, "close": watch.look_closely}[name]
+        options = Options("cuda", "bfloat16")
+        recipe = StepRecipe(model, lambda m, x, y: F.mse_loss(m(x), y), optim.AdamW(model.parameters()), None, options, observe)
+        with patch.object(FrozenCalls, "build", lambda self, calls: []):
+            return recipe.make(recipe.record([Type("float32", (128, 64)), Type("float32", (128, 16))])).plan
+
+    plain, noted, close = (make(name) for name in ("plain", "noted", "close"))
+    assert len(noted.steps) - len(plain.steps) <= 3
+    # Of an activation: sum, squares, minimum and maximum; of a layer: its gradient's square, and two of rows with their product; of a
+    # parameter: a copy, a difference and two squares.
+    assert len(close.steps) - len(plain.steps) <= 2 * 4 + 3 * 5 + 6 * 4 + 6 + 5
+
+    def list_wide(plan: Plan) -> list[str]:
+        """Return the fp32 arrays as large as an activation that elementwise launches make."""
+        sizes = [(s.op, str(o.type)) for s in plan.steps for o in s.outputs if o.type.dtype == "float32" and o.type.num_elems == 128 * 256]
+        return [kind for op, kind in sizes if op == "elementwise"]
+
+    assert list_wide(close) == list_wide(plain)
 
 
 def test_a_log_is_read_as_it_was_written_and_a_line_that_was_cut_is_named(tmp_path: Path) -> None:
