@@ -70,6 +70,8 @@ class EmulatorObserver(Observer):
         library.aicfEmulatorSetOption.argtypes = (c_char_p, c_char_p)
         library.aicfEmulatorSetOption.restype = c_int
         library.aicfEmulatorWritten.argtypes = (c_ulonglong, c_ulonglong)
+        library.aicfEmulatorForgetWritten.argtypes = (c_ulonglong,)
+        library.aicfEmulatorForgetWritten.restype = c_int
         library.aicfEmulatorClearError.restype = c_int
         self._library = library
         # Told whether there are checks, whenever they change.
@@ -137,6 +139,11 @@ class EmulatorObserver(Observer):
         """Return which of the bytes from ``address`` on were written since they were allocated: [begin, end) offsets, ascending."""
         text = _decode(self._library.aicfEmulatorWritten(address, size_bytes))
         return [(begin, end) for begin, end in json.loads(text)]
+
+    def forget_written(self, address: int) -> None:
+        """Let nothing be written of the allocation that begins at an address; its bytes stay. Raises ValueError where there is none."""
+        if self._library.aicfEmulatorForgetWritten(address) != 0:
+            raise ValueError(f"no live allocation begins at address {address:#x}")
 
     def clear_error(self) -> None:
         """Forget an error that has ended the context; memory, streams and modules stay as they are."""

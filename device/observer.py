@@ -129,6 +129,10 @@ class Observer(ABC):
         """Return which of the bytes from ``address`` on were written since they were allocated: [begin, end) offsets, ascending."""
         raise NotImplementedError
 
+    def forget_written(self, address: int) -> None:
+        """Let nothing be written of the allocation that begins at an address; its bytes stay. Raises ValueError where there is none."""
+        raise NotImplementedError
+
     def clear_error(self) -> None:
         """Forget an error that has ended the context; memory, streams and modules stay as they are."""
         raise NotImplementedError

@@ -18,7 +18,7 @@ PREFIX = "AICF_"
 # The emulator's library reads these itself, so that they also work where there is no Python: one variable an option of aicf_emulator.h.
 EMULATOR_PREFIX = "AICF_EMULATED_"
 EMULATOR_OPTIONS = (
-    *("checks", "counters", "devices", "error_exitcode", "host_accesses", "instruction_limit", "l1_bytes", "leak_check", "level"),
+    *("checks", "counters", "devices", "error_exitcode", "given", "host_accesses", "instruction_limit", "l1_bytes", "leak_check", "level"),
     *("loop_limit", "max_reports", "memory_bytes", "mode", "print_limit", "print_reports", "read_only", "report_file", "sample_blocks"),
     *("sample_seed", "schedule", "seed", "summary", "summary_file", "suppressions", "target", "warp_quantum", "workers", "zero_memory"),
 )

@@ -244,10 +244,16 @@ class Sampling:
     """How an op is judged on part of its outputs, where the whole reference would take minutes.
 
     ``restrict(inputs, problem, axis, places)`` returns inputs and a problem whose outputs are those of the given problem at ``places``
-    along ``axis``, for every axis in ``axes``. The arrays may be of any dtype. Where the outputs have it at different places, an axis is a
-    name of the op's own, and ``find_axis(output, axis, problem)`` says which axis of an output it is.
+    along ``axis``, for every axis in ``axes``. The arrays may be of any dtype; of indices (:class:`Indices`) they hold the values, and
+    a restriction keeps all of them. Where the outputs have it at different places, an axis is a name of the op's own, and
+    ``find_axis(output, axis, problem)`` says which axis of an output it is; None where the output has no such axis, and is not judged
+    along it. An output that has none of the axes needs all of the inputs, and is judged only where a problem is run whole.
     """
 
     axes: tuple[int, ...]
     restrict: Callable[[Arrays, Problem, int, NDArray[np.intp]], tuple[dict[str, NDArray[np.generic]], Problem]]
-    find_axis: Callable[[str, int, Problem], int] | None = None
+    find_axis: Callable[[str, int, Problem], int | None] | None = None
+
+    def locate(self, output: str, axis: int, problem: Problem) -> int | None:
+        """Return which axis of an output one of the op's axes is, None where it has no such axis."""
+        return axis if self.find_axis is None else self.find_axis(output, axis, problem)

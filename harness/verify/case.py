@@ -145,6 +145,19 @@ class Case:
         """Device addresses of the allocations that hold what is read alone."""
         return [self._slots[t.name].buffer.address for t in self.op.inputs if t.role is Role.INPUT and t.name in self._slots]
 
+    @property
+    def given_addresses(self) -> list[int]:
+        """Device addresses of the allocations that hold what is there before a launch, whether or not it is overwritten."""
+        return [self._slots[t.name].buffer.address for t in self.op.inputs if t.name in self._slots]
+
+    def forget_written(self) -> None:
+        """Let nothing be written of outputs and workspace (emulated device); their bytes stay."""
+        observer = self.device.observer
+        assert observer is not None
+        for slot in self._written_slots():
+            if slot.buffer.address not in self.given_addresses:
+                observer.forget_written(slot.buffer.address)
+
     def find_input(self, address: int) -> str:
         """Return the name of the input whose allocation holds an address, "" where none does."""
         for tensor in self.op.inputs:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.verify.compare import Comparison
-from harness.verify.findings import FaultKind
+from harness.verify.compare import Comparison, compare
+from harness.verify.findings import FaultKind, Tally
 
 
 def classify_mismatch(
@@ -41,3 +42,31 @@ def find_different_bits(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.bool_]:
     """Return which elements have other bits; of one shape and dtype."""
     unsigned = np.dtype(f"u{a.dtype.itemsize}")
     return np.asarray(a.view(unsigned) != b.view(unsigned))
+
+
+def compare_places(
+    tally: Tally,
+    check: str,
+    name: str,
+    grid: Sequence[NDArray[np.intp]],
+    actual: NDArray[Any],
+    expected: NDArray[np.float64],
+    bound: NDArray[np.float64],
+    known: NDArray[np.bool_],
+) -> None:
+    """Compare the ``known`` elements of an output at a grid of places, given per axis, and put what is wrong into the tally."""
+    if not known.any():
+        return
+    result = compare(actual[known], expected[known], np.broadcast_to(bound, expected.shape)[known])
+    tally.note_comparison(result)
+    if result.ok:
+        return
+    assert result.first_bad_index is not None
+    index = np.argwhere(known)[result.first_bad_index[0]]
+    where = [int(axis[i]) for axis, i in zip(grid, index, strict=True)]
+    kind = FaultKind.NAN if result.num_nan == result.num_mismatched else FaultKind.MISMATCH
+    detail = (
+        f"{name}: {result.num_mismatched} of {result.num_elems} sampled elements wrong; first at {where}: got {result.actual!r}, "
+        f"expected {result.expected!r}, error {abs(result.actual - result.expected):.3g} where {result.bound:.3g} is allowed"
+    )
+    tally.add(kind, check, detail)

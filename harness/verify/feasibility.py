@@ -18,6 +18,12 @@ _MAX_SHARE_BYTES = 1e7
 _MAX_SHARE_FLOPS = 1e9
 # What a launch of no more blocks than those may move: of 512 bytes per warp and access, with four other instructions for each.
 _MAX_WHOLE_BYTES = 512 * MAX_INSTRUCTIONS / 5
+# The same of a launch of all blocks, and what a problem may move and compute that is run and judged whole.
+MAX_WHOLE_INSTRUCTIONS = 100_000_000
+# ... and what it may move where all of its outputs have been judged in part: a fraction of a second.
+_MOST_REPEATED_BYTES = 2e7
+_MOST_WHOLE_BYTES = 7e7
+_MOST_WHOLE_FLOPS = 1e9
 # Of a real device's memory, so that other programs are left some.
 _MEMORY_SHARE = 0.8
 # A launch on a real device cannot be stopped: what would take longer is told by problems whose largest size is a part of this one's.
@@ -32,8 +38,7 @@ class NotJudgedError(Exception):
 
 def require_memory(device: Device, op: Op, problem: Problem) -> None:
     """Refuse what a device cannot hold, before it is asked for; the emulated one's memory is mostly never touched."""
-    planned = plan_arguments(op, problem).values()
-    wanted = sum(each.span_bytes for each in planned if isinstance(each, DeviceArray))
+    wanted = _find_span_bytes(op, problem)
     there = device.properties.memory_bytes
     if device.observer is None and wanted > _MEMORY_SHARE * there:
         raise NotJudgedError(f"its tensors span {wanted / 2**30:.1f} GiB, the device has {there / 2**30:.1f}")
@@ -70,6 +75,20 @@ def require_few_bytes(op: Op, problem: Problem) -> None:
     moved = op.cost(problem).bytes_moved
     if moved > _MAX_WHOLE_BYTES:
         raise NotJudgedError(f"its few blocks move {moved / 1e6:.0f} MB, too many to run here")
+
+
+def is_affordable(op: Op, problem: Problem, *, is_judged: bool = False) -> bool:
+    """Return whether a large problem may be run and judged whole: its work is little, and so are its tensors, moved or not.
+
+    ``is_judged``: all of its outputs have been judged in part.
+    """
+    cost, most = op.cost(problem), _MOST_REPEATED_BYTES if is_judged else _MOST_WHOLE_BYTES
+    return max(cost.bytes_moved, _find_span_bytes(op, problem)) <= most and cost.flops <= _MOST_WHOLE_FLOPS
+
+
+def _find_span_bytes(op: Op, problem: Problem) -> int:
+    """Return the bytes between the first and the last element of each tensor, added up."""
+    return sum(each.span_bytes for each in plan_arguments(op, problem).values() if isinstance(each, DeviceArray))
 
 
 def _find_work(op: Op, problem: Problem) -> float:

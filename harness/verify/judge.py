@@ -17,10 +17,11 @@ from harness.nvtx_ranges import mark_range
 from harness.spec import Kernel, Launchable, Op, Problem, Variant
 from harness.verify.bias import pool
 from harness.verify.case import plan_arguments
+from harness.verify.feasibility import is_affordable
 from harness.verify.findings import Fault, FaultKind, ProblemResult, Status, VerifyResult
 from harness.verify.launch_faults import LAUNCH_ERRORS
 from harness.verify.loops import limit_loops
-from harness.verify.places import NO_PLACES, Restriction
+from harness.verify.places import NO_PLACES, list_restrictions
 from harness.verify.plan import Effort, Pool, Step, find_size, make_plan, make_pools
 from harness.verify.protocol import ProblemSession
 from harness.verify.reference import References, check_tolerance
@@ -118,10 +119,15 @@ class Verifier:
 
     def _find_obstacle(self, problem: Problem) -> str:
         """Return why no part of a large problem's outputs can be judged here, or ""."""
-        restriction = Restriction(self.op, problem, 1)
-        if not restriction.has_places:
+        if is_affordable(self.op, problem):
+            return ""
+        restrictions = list_restrictions(self.op, problem, 1)
+        if not restrictions:
             return NO_PLACES
-        return restriction.find_obstacle() if self.device.observer is None else ""
+        if self.device.observer is not None:
+            return ""
+        obstacles = [r.find_obstacle(r.choose_places({})) for r in restrictions]
+        return obstacles[0] if all(obstacles) else ""
 
     def _repeat_launches(self, kernel: Kernel, launchable: Launchable, steps: Sequence[Step], results: list[ProblemResult]) -> str:
         """Launch the smallest problem that passed many times, and put what is found to its result.

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.spec import Arrays, Op, Problem, Tensor
+from harness.spec import Arrays, Indices, Op, Problem, Tensor
 from harness.verify.unlisted import make_generator
 
 # The work of the reference for the elements that are judged: what is aimed at, and what is too much for a host (a minute).
@@ -19,49 +20,78 @@ _MOST_REFERENCE = 2e9
 _MOST_ROWS = 1 << 20
 _MAX_PLACES = 128
 
+# Indices that are made to point to what is judged, and in how many each.
+_AIMED_INDICES = 1024
+
 NO_PLACES = "its outputs are single values, each of which needs all of the inputs"
 Places = dict[int, NDArray[np.intp]]
 
 
-def has_places(op: Op, problem: Problem) -> bool:
-    """Return whether an output has more than one value, of which some can be judged without the others."""
-    return any(t.resolve_shape(problem) for t in op.outputs if t.present(problem))
+def make_draws(op: Op, problem: Problem, what: str, seed: int) -> np.random.Generator:
+    """Return random numbers of a problem's own: what one problem's draw misses, another's does not."""
+    return make_generator(op, f"{what}\0{problem.name}", seed)
+
+
+def _list_axes(op: Op, problem: Problem, output: str) -> tuple[int, ...]:
+    """Return the op's axes that an output has."""
+    sampling = op.sampling
+    return () if sampling is None else tuple(axis for axis in sampling.axes if sampling.locate(output, axis, problem) is not None)
+
+
+def is_sampled_in_full(op: Op, problem: Problem) -> bool:
+    """Return whether all outputs are told by samples, and one of them has more than one value."""
+    present = [t for t in op.outputs if t.present(problem)]
+    return any(t.resolve_shape(problem) for t in present) and all(_list_axes(op, problem, t.name) for t in present)
+
+
+def list_restrictions(op: Op, problem: Problem, seed: int, indices: Arrays = MappingProxyType({})) -> list[Restriction]:
+    """Return a restriction for each group of outputs that have the same axes; of outputs that have none, nothing is told by places."""
+    groups: dict[tuple[int, ...], list[Tensor]] = {}
+    for tensor in op.outputs:
+        if tensor.present(problem) and (axes := _list_axes(op, problem, tensor.name)):
+            groups.setdefault(axes, []).append(tensor)
+    return [
+        Restriction(op, problem, seed, tuple(t.name for t in group), indices)
+        for group in groups.values()
+        if any(t.resolve_shape(problem) for t in group)
+    ]
 
 
 @dataclass(frozen=True)
 class Restriction:
-    """A large problem of an op that declares :class:`harness.spec.Sampling`, restricted to some places of its outputs."""
+    """A large problem of an op that declares :class:`harness.spec.Sampling`, restricted to some places of some of its outputs.
+
+    ``names`` are those outputs, which have the same axes. ``indices`` are the inputs that point to others, whole.
+    """
 
     op: Op
     problem: Problem
     seed: int
+    names: tuple[str, ...]
+    indices: Arrays = field(default_factory=dict[str, NDArray[Any]])
 
     def make_draws(self, what: str) -> np.random.Generator:
-        """Return random numbers of this problem's own: what one problem's draw misses, another's does not."""
-        return make_generator(self.op, f"{what}\0{self.problem.name}", self.seed)
+        """Return random numbers of this problem's own."""
+        return make_draws(self.op, self.problem, what, self.seed)
 
     @property
     def outputs(self) -> list[Tensor]:
-        """The outputs that the problem has."""
-        return [t for t in self.op.outputs if t.present(self.problem)]
+        """The outputs that are judged."""
+        return [t for t in self.op.outputs if t.name in self.names]
 
-    @property
-    def has_places(self) -> bool:
-        """Whether some values of the outputs can be judged without the others."""
-        return has_places(self.op, self.problem)
-
-    def find_axis(self, tensor: str, axis: int) -> int:
-        """Return which axis of a tensor one of the op's axes is."""
-        sampling = self.op.sampling
-        return axis if sampling is None or sampling.find_axis is None else sampling.find_axis(tensor, axis, self.problem)
+    def find_axis(self, output: str, axis: int) -> int:
+        """Return which axis of one of the outputs one of the op's axes is."""
+        assert self.op.sampling is not None
+        found = self.op.sampling.locate(output, axis, self.problem)
+        assert found is not None, "outputs are grouped by their axes"
+        return found
 
     @property
     def _axes(self) -> list[int]:
         """The op's axes, the longest first: what is left after it is small, whatever the others are."""
-        assert self.op.sampling is not None
-        first = self.outputs[0]
+        first = next(t for t in self.outputs if t.resolve_shape(self.problem))
         shape = first.resolve_shape(self.problem)
-        return sorted(self.op.sampling.axes, key=lambda axis: -shape[self.find_axis(first.name, axis)])
+        return sorted(_list_axes(self.op, self.problem, first.name), key=lambda axis: -shape[self.find_axis(first.name, axis)])
 
     def choose_places(self, written: Mapping[str, tuple[NDArray[np.intp], ...]]) -> Places:
         """Choose where along each of the op's axes outputs are judged: some of what was ``written``, the first and the last always.
@@ -80,19 +110,31 @@ class Restriction:
         cost = self.op.cost(self.restrict({}, places, dry=True)[1])
         return max(cost.flops, cost.bytes_moved)
 
-    def find_obstacle(self) -> str:
-        """Return why a host cannot judge any output of a whole launch, or "": each may be a sum over most of the inputs.
+    def aim(self, places: Places) -> Arrays:
+        """Return the indices with some, the first and the last among them, that point to the places that are judged, where any can."""
+        aimed = dict(self.indices)
+        for name in aimed:
+            values = next(t for t in self.op.inputs if t.name == name).resolve_values(self.problem)
+            for axis, chosen in places.items():
+                sizes = [t.name_sizes(self.problem)[self.find_axis(t.name, axis)] for t in self.outputs if t.name_sizes(self.problem)]
+                if isinstance(values, Indices) and values.below in sizes:
+                    draws = self.make_draws(f"aim {name}")
+                    at = pick(range(aimed[name].size), _AIMED_INDICES, draws)
+                    aimed[name] = np.array(aimed[name])
+                    aimed[name].reshape(-1)[at] = draws.choice(chosen, len(at))
+        return aimed
+
+    def find_obstacle(self, places: Places, most_rows: int = _MOST_ROWS) -> str:
+        """Return why a host cannot judge the outputs at ``places``, or "": each may be a sum over most of the inputs.
 
         Inputs are copied to the device row by row.
         """
-        if not self.has_places:
-            return NO_PLACES
-        places = self.choose_places({})
         work = self.find_work(places)
         if work > _MOST_REFERENCE:
             return f"the reference of a single place would take {work:.2g} operations or bytes"
-        rows = sum(math.prod(map(len, axes[:-1])) for axes in self.find_needed(places)[0].values())
-        return f"a single place needs {rows} rows of the inputs" if rows > _MOST_ROWS else ""
+        needed = {name: axes for name, axes in self.find_needed(places)[0].items() if name not in self.indices}
+        rows = sum(math.prod(map(len, axes[:-1])) for axes in needed.values())
+        return f"a single place needs {rows} rows of the inputs" if rows > most_rows else ""
 
     def _find_candidates(self, axis: int, written: Mapping[str, tuple[NDArray[np.intp], ...]]) -> NDArray[np.intp] | range:
         """Return the places of an axis, ascending. An axis may be billions long, and is no array where all of it is written."""
@@ -106,7 +148,10 @@ class Restriction:
         """Return inputs and problem of the outputs at ``places``. ``dry`` uses inputs that are nothing but shapes."""
         sampling = self.op.sampling
         assert sampling is not None
-        taken = {n: np.broadcast_to(np.int8(0), s) for n, s in self.input_shapes.items()} if dry else dict(inputs)
+        taken: dict[str, NDArray[Any]] = dict(inputs)
+        if dry:
+            taken = {name: np.broadcast_to(np.int8(0), shape) for name, shape in self.input_shapes.items()}
+        taken.update(self.indices)
         problem = self.problem
         for axis, chosen in places.items():
             if len(chosen):
@@ -129,6 +174,8 @@ class Restriction:
                 lines, problem = self._restrict_axis(axis, places, whole=True)
             for name, line in lines.items():
                 needed[name].append(line - 1)
+        for name in self.indices:
+            needed[name] = [np.arange(n) for n in shapes[name]]
         return needed, problem
 
     def _restrict_axis(self, axis: int, places: Places, *, whole: bool) -> tuple[dict[str, NDArray[np.int64]], Problem]:
@@ -147,7 +194,7 @@ class Restriction:
             for name, s in shapes.items()
         }
         taken, problem = self.restrict(lines, places)
-        found = {name: taken[name] for name, s in shapes.items() if axis < len(s) and name in taken}
+        found = {name: taken[name] for name, s in shapes.items() if axis < len(s) and name in taken and name not in self.indices}
         return {n: v[tuple(slice(None) if i == axis else 0 for i in range(v.ndim))] for n, v in found.items()}, problem
 
 

@@ -67,14 +67,22 @@ def includes_proof(figures: Mapping[str, Any], proof: str) -> bool:
 _DRAWN_PER_SERVED = 8
 
 
+# Where a place is searched for, it is one at the end.
+_LARGEST_LAST = "largest_last"
+
+
 @dataclass(frozen=True)
 class Step:
-    """One problem with the distributions to run beside ``normal``; a ``large`` one is judged in part."""
+    """One problem with the distributions to run beside ``normal``.
+
+    A ``large`` one is judged in part, on the first of them alone; then ``whole``, where that is wanted and it is small enough.
+    """
 
     problem: Problem
     distributions: tuple[str, ...]
     hidden: bool = False
     large: bool = False
+    whole: bool = False
 
 
 def find_size(op: Op, problem: Problem) -> float:
@@ -131,11 +139,18 @@ def make_pools(op: Op, effort: Effort) -> tuple[Pool, ...]:
         corners = draw_corner_problems(op, effort.seed, effort.max_drawn_bytes, effort.max_drawn_flops)
         pools += [Pool(tuple(Step(p, (), hidden=True) for p in group), 1) for group in corners]
     if effort.num_large:
-        *stretched, bench, distant, vast = draw_large_problems(op, effort.seed)
+        large = draw_large_problems(op, effort.seed)
         count_bench = max(effort.num_large - effort.num_large // 2 - 2, 1)
-        shares = [*((group, 1) for group in stretched), (bench, count_bench), (distant, 1), (vast, 2)]
-        pools += [Pool(tuple(Step(p, (), hidden=True, large=True) for p in group), share) for group, share in shares]
+        pools += [_make_large_pool(group) for group in large.stretched]
+        pools += [_make_large_pool(group, whole=True) for group in large.beyond]
+        pools += [_make_large_pool(large.bench, count_bench), *map(_make_large_pool, (large.distant, large.vast, large.odd))]
+        last = (_LARGEST_LAST,) if _LARGEST_LAST in op.distributions else ()
+        pools += [_make_large_pool(group, distributions=last) for group in large.searches]
     return tuple(pools)
+
+
+def _make_large_pool(problems: Sequence[Problem], count: int = 1, *, distributions: tuple[str, ...] = (), whole: bool = False) -> Pool:
+    return Pool(tuple(Step(p, distributions, hidden=True, large=True, whole=whole) for p in problems), count)
 
 
 def make_plan(op: Op, effort: Effort, problem_names: Sequence[str] = ()) -> list[Step]:

@@ -11,6 +11,7 @@ Also the checks of the op itself: a tolerance that is not finite, or that would 
 from __future__ import annotations
 
 import hashlib
+import math
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -24,7 +25,7 @@ from harness.spec.dtypes import find_dtype, is_float
 from harness.verify.compare import Comparison, compare, find_mismatches, is_right
 from harness.verify.findings import Fault, FaultKind
 from harness.verify.inputs import make_inputs
-from harness.verify.places import has_places
+from harness.verify.places import is_sampled_in_full
 
 # A float64 reference of this much takes a CPU core about a second.
 WHOLE_FLOPS = 2.0**33
@@ -40,7 +41,8 @@ _MIN_ELEMS_FOR_ZERO_LINT = 64
 class Part:
     """Float64 outputs with their absolute bounds, by tensor name: all of them, or those at ``places`` along ``axis``.
 
-    ``axes`` names the outputs for which that is another axis, ``whole`` those that do not have it (a step, a count).
+    ``axes`` names the outputs for which that is another axis, ``whole`` those that are the same at all places (a step, a count). Outputs
+    that a part says nothing of are not in it.
     """
 
     outputs: dict[str, NDArray[np.float64]]
@@ -96,14 +98,14 @@ class Expected:
         """Compare whole outputs by tensor name; of several parts the worst counts."""
         found: dict[str, Comparison] = {}
         for name, values in outputs.items():
-            each = [part.compare(name, values) for part in self.parts]
+            each = [part.compare(name, values) for part in self.parts if name in part.outputs]
             found[name] = min(each, key=lambda c: (c.ok, -c.max_error_ratio))
         return found
 
     def find_wrong(self, outputs: Mapping[str, NDArray[Any]]) -> str:
         """Return "" where whole outputs are right, or what is wrong with the first that is not."""
         for name, values in outputs.items():
-            if not all(part.is_right(name, values) for part in self.parts):
+            if not all(part.is_right(name, values) for part in self.parts if name in part.outputs):
                 return self.compare({name: values})[name].describe(name)
         return ""
 
@@ -123,11 +125,18 @@ class References:
 
     def get(self, problem: Problem, distribution: str = "normal", seed: int = 0) -> Expected:
         """Return what is expected of ``problem`` on the given inputs. Raises what the op's own callables raise."""
+        return self._keep(problem, distribution, seed, WHOLE_FLOPS, WHOLE_BYTES)
+
+    def get_whole(self, problem: Problem, distribution: str = "normal", seed: int = 0) -> Expected:
+        """Return the same with every output in one part, however large."""
+        return self._keep(problem, distribution, seed, math.inf, math.inf)
+
+    def _keep(self, problem: Problem, distribution: str, seed: int, whole_flops: float, whole_bytes: float) -> Expected:
         key = (problem.name, distribution, seed)
         if key in self._kept:
             self._kept.move_to_end(key)
             return self._kept[key]
-        made = compute_expected(self.op, problem, make_inputs(self.op, problem, distribution, seed))
+        made = compute_expected(self.op, problem, make_inputs(self.op, problem, distribution, seed), whole_flops, whole_bytes)
         self._kept[key] = made
         while len(self._kept) > 1 and sum(e.size_bytes for e in self._kept.values()) > self._max_bytes:
             self._kept.popitem(last=False)
@@ -141,23 +150,26 @@ def compute_expected(
     whole_flops: float = WHOLE_FLOPS,
     whole_bytes: float = WHOLE_BYTES,
 ) -> Expected:
-    """Run the op's float64 reference and tolerance on ``inputs``, whole or sampled."""
-    cost = op.cost(problem)
-    if op.sampling is None or not has_places(op, problem) or (cost.flops <= whole_flops and cost.bytes_moved <= whole_bytes):
+    """Run the op's float64 reference and tolerance on ``inputs``, whole or sampled; an output without any of the axes needs the whole."""
+    cost, sampling = op.cost(problem), op.sampling
+    if sampling is None or not is_sampled_in_full(op, problem) or (cost.flops <= whole_flops and cost.bytes_moved <= whole_bytes):
         return Expected(inputs, (_compute_part(op, problem, inputs),))
-    first = next(t for t in op.outputs if t.present(problem))
-    find_axis = op.sampling.find_axis
     parts = []
-    for axis in op.sampling.axes:
-        axes = {} if find_axis is None else {t.name: find_axis(t.name, axis, problem) for t in op.outputs}
-        extent = first.resolve_shape(problem)[axes.get(first.name, axis)]
-        places = choose_places(op, problem, axis, extent)
-        if len(places) == extent:
-            return Expected(inputs, (_compute_part(op, problem, inputs),))
-        restricted_inputs, restricted = op.sampling.restrict(inputs, problem, axis, places)
+    for axis in sampling.axes:
         present = [t for t in op.outputs if t.present(problem)]
-        whole = frozenset(t.name for t in present if t.resolve_shape(problem) == t.resolve_shape(restricted))
-        parts.append(replace(_compute_part(op, restricted, restricted_inputs), axis=axis, places=places, axes=axes, whole=whole))
+        axes = {t.name: found for t in present if (found := sampling.locate(t.name, axis, problem)) is not None}
+        extents = [t.resolve_shape(problem)[axes[t.name]] for t in present if t.name in axes and t.resolve_shape(problem)]
+        if not extents:
+            continue
+        places = choose_places(op, problem, axis, extents[0])
+        if len(places) == extents[0]:
+            return Expected(inputs, (_compute_part(op, problem, inputs),))
+        restricted_inputs, restricted = sampling.restrict(inputs, problem, axis, places)
+        part = _compute_part(op, restricted, restricted_inputs)
+        told = [t for t in present if t.name in axes]
+        whole = frozenset(t.name for t in told if t.resolve_shape(problem) == t.resolve_shape(restricted))
+        outputs, bounds = ({t.name: values[t.name] for t in told} for values in (part.outputs, part.bounds))
+        parts.append(Part(outputs, bounds, axis=axis, places=places, axes=axes, whole=whole))
     return Expected(inputs, tuple(parts))
 
 

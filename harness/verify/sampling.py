@@ -1,17 +1,18 @@
 """Large problems: part of the outputs is judged, and on the emulated device only a few blocks of a launch are run.
 
-Running a bench problem whole on the emulated device would take minutes to hours. So the first block, the last one and some drawn between
-them are run once with nothing in memory, to see which elements they write; then inputs are put where those elements need them
-(:class:`harness.spec.Sampling` knows), the blocks run again, and what they write is compared with the reference. Memory is touched only
-where it is needed, so that problems of many GiB cost no more than others.
+Running a bench problem whole on the emulated device would take minutes to hours. So the first block of each kernel, the last one and some
+drawn between them are run once with nothing in memory, to see which elements they write; then inputs are put where those elements need
+them (:class:`harness.spec.Sampling` knows), the blocks run again, and what they write is compared with the reference. Memory is touched
+only where it is needed, so that problems of many GiB cost no more than others. Outputs that do not have the same axes (a gradient by rows
+and one by columns) are judged one after the other.
 
-Nothing is judged, and that is said, where blocks that were left out may have had a part in the result: launches of several kernels,
-atomics on global memory, reads of a workspace that no block that ran has written. On a GPU the launch is whole.
+Not judged is what blocks that were left out may have a part in. The emulated device tells (its option ``given``): what a warp writes after
+it has read memory that no block wrote, or an atomic's result, and what atomics update. Where such outputs are left, or the op has no
+sampling, a problem that is small enough is run and judged whole. On a GPU the launch is always whole.
 """
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,14 +23,16 @@ from numpy.typing import NDArray
 
 from device.interface import Device, DeviceError, Graph, Stream
 from device.observer import Report
-from harness.spec import Launchable, Op, Problem, Role
+from harness.spec import Indices, Launchable, Op, Problem, Role
 from harness.verify.allocations import POISON_NAN, Layout
 from harness.verify.case import Case
-from harness.verify.compare import compare
+from harness.verify.differences import compare_places
 from harness.verify.feasibility import (
     MAX_INSTRUCTIONS,
+    MAX_WHOLE_INSTRUCTIONS,
     NUM_BLOCKS,
     NotJudgedError,
+    is_affordable,
     require_few_bytes,
     require_memory,
     require_short_launch,
@@ -37,25 +40,15 @@ from harness.verify.feasibility import (
 )
 from harness.verify.findings import FaultKind, Tally, classify_report
 from harness.verify.inputs import draw_tensor
-from harness.verify.places import NO_PLACES, Places, Restriction, find_in_grid, find_indices, thin
-from harness.verify.reference import compute_expected
+from harness.verify.places import NO_PLACES, Places, Restriction, find_in_grid, list_restrictions, make_draws
+from harness.verify.reference import References, compute_expected
+from harness.verify.written import CHECK, Written, locate_written
 
-CHECK = "sampled"
 _MAX_LOCATING_INSTRUCTIONS = 2_000_000
-# Elements that are located.
-_MAX_ELEMS = 1 << 20
-
-
-@dataclass(frozen=True)
-class _Written:
-    """Elements of an output that were written: an index array per axis (of some, where there are many), and how many there are.
-
-    They are those of ``runs`` of bytes, [begin, end) offsets.
-    """
-
-    runs: NDArray[np.int64]
-    indices: tuple[NDArray[np.intp], ...]
-    num_elems: int
+# Rows of inputs that are put in place for a few blocks.
+_MOST_ROWS = 1 << 15
+_NO_SAMPLING = "op.py declares no sampling, and it is too large to be run whole"
+_DEPENDENT = "what its blocks write may depend on blocks that are not run"
 
 
 @dataclass(frozen=True)
@@ -69,103 +62,160 @@ class SampledRun:
     tally: Tally
     stream: Stream
     seed: int = 1
-
-    @property
-    def _restriction(self) -> Restriction:
-        return Restriction(self.op, self.problem, self.seed)
+    distribution: str = "normal"
+    whole: bool = False
+    references: References | None = None
 
     def run(self) -> None:
         """Judge the variant. Raises :class:`NotJudgedError` when nothing can be said, and what a launch raises."""
-        if self.op.sampling is None:
-            raise NotJudgedError("op.py declares no sampling, so its reference can only be computed whole")
-        if not self._restriction.has_places:
-            raise NotJudgedError(NO_PLACES)
+        outputs = {t.name for t in self.op.outputs if t.present(self.problem)}
+        judged: set[str] = set()
+        reason = NotJudgedError(NO_PLACES if self.op.sampling is not None else _NO_SAMPLING)
         require_memory(self.device, self.op, self.problem)
-        if self.device.observer is None:
-            if obstacle := self._restriction.find_obstacle():
-                raise NotJudgedError(obstacle)
+        if self.distribution == "normal" and list_restrictions(self.op, self.problem, self.seed):
+            try:
+                judged = self._judge_part()
+            except NotJudgedError as error:
+                reason = error
+        if (judged == outputs and not self.whole) or self.tally.faults:
+            return
+        if is_affordable(self.op, self.problem, is_judged=judged == outputs):
+            try:
+                self._judge_whole()
+                return
+            except NotJudgedError as error:
+                reason = error
+        if not judged:
+            raise reason
+
+    # ------------------------------------------------------------------------------------------------------------ part
+
+    def _judge_part(self) -> set[str]:
+        """Judge the outputs by places; return the names of those that were."""
+        restrictions = list_restrictions(self.op, self.problem, self.seed, self._draw_indices())
+        observer = self.device.observer
+        if observer is None:
+            restrictions = self._select_judged(restrictions)
             require_short_launch(self.device, self.op, self.problem, self.launchable, self.stream)
+        with self._open_case() as case:
+            graph = self._capture(case)
+            if observer is not None and any(math.prod(n.grid) > NUM_BLOCKS for n in graph.kernel_nodes):
+                require_small_share(self.op, self.problem, max(math.prod(n.grid) for n in graph.kernel_nodes))
+                self._launch(case, _MAX_LOCATING_INSTRUCTIONS)
+                return self._judge_blocks(case, restrictions, self._find_written(case))
+            if observer is not None:
+                require_few_bytes(self.op, self.problem)
+                restrictions = self._select_judged(restrictions, _MOST_ROWS)
+            for restriction in restrictions:
+                self._judge_places(case, restriction, {})
+        return {name for restriction in restrictions for name in restriction.names}
+
+    def _select_judged(self, restrictions: Sequence[Restriction], *most_rows: int) -> list[Restriction]:
+        """Return those of a whole launch whose places can be judged, one at least."""
+        obstacles = [r.find_obstacle(r.choose_places({}), *most_rows) for r in restrictions]
+        if all(obstacles):
+            raise NotJudgedError(obstacles[0])
+        return [r for r, obstacle in zip(restrictions, obstacles, strict=True) if not obstacle]
+
+    def _judge_blocks(self, case: Case, restrictions: Sequence[Restriction], before: Mapping[str, Written]) -> set[str]:
+        """Judge by the blocks that ran, which showed where they write."""
+        judged: set[str] = set()
+        reason = _DEPENDENT
+        for restriction in restrictions:
+            written = {n: before[n] for n in restriction.names if before[n].num_elems}
+            if not any(w.indices for w in written.values()):
+                continue
+            places = restriction.choose_places({n: w.indices for n, w in written.items()})
+            if obstacle := restriction.find_obstacle(places, _MOST_ROWS):
+                reason = obstacle
+                continue
+            judged |= self._judge_places(case, restriction, before, places)
+        if not judged and not self.tally.faults:
+            raise NotJudgedError(reason)
+        return judged
+
+    def _judge_places(self, case: Case, restriction: Restriction, before: Mapping[str, Written], places: Places | None = None) -> set[str]:
+        """Launch on inputs that some places of the outputs need, and judge those; ``before`` is what blocks write where only some run.
+
+        Returns the names of the outputs of which something was judged.
+        """
+        places = places or restriction.choose_places({})
+        restricted, problem = self._upload(case, restriction, places)
+        self._launch(case, MAX_INSTRUCTIONS)
+        return self._judge(case, restriction, places, restricted, problem, before or None)
+
+    def _draw_indices(self) -> dict[str, NDArray[Any]]:
+        """Return the inputs that point to others, whole."""
+        found = [t for t in self.op.inputs if t.present(self.problem) and isinstance(t.resolve_values(self.problem), Indices)]
+        return {t.name: draw_tensor(self.op, self.problem, t, t.resolve_shape(self.problem), seed=self.seed) for t in found}
+
+    def _open_case(self) -> Case:
         try:
             case = Case(self.device, self.op, self.problem, Layout.EXACT)
         except DeviceError as error:
             raise NotJudgedError(f"its tensors do not fit the device's memory: {error}") from error
-        with case:
-            case.prepare(self.launchable)
-            graph = self._capture(case)
-            is_partial = self.device.observer is not None and any(math.prod(n.grid) > NUM_BLOCKS for n in graph.kernel_nodes)
-            if is_partial and len(graph.kernel_nodes) > 1:
-                raise NotJudgedError(f"its {len(graph.kernel_nodes)} kernels depend on each other's blocks, of which only some would run")
-            if is_partial:
-                require_small_share(self.op, self.problem, max(math.prod(n.grid) for n in graph.kernel_nodes))
-                self._launch(case, _MAX_LOCATING_INSTRUCTIONS)
-                self._judge_partial(case)
-            else:
-                if self.device.observer is not None:
-                    require_few_bytes(self.op, self.problem)
-                self._judge_places(case, {})
-
-    def _judge_places(self, case: Case, before: Mapping[str, _Written]) -> None:
-        """Launch on inputs that some places of the outputs need, and judge those; ``before`` is what blocks write where only some run."""
-        places = self._restriction.choose_places({n: w.indices for n, w in before.items()})
-        restricted, problem = self._upload(case, places)
-        self._launch(case, MAX_INSTRUCTIONS)
-        self._judge(case, places, restricted, problem, before or None)
-
-    def _judge_partial(self, case: Case) -> None:
-        """Judge by the blocks that ran, which showed where they write; their faults are the variant's if no other block has a part in them.
-
-        That is looked into only where there are faults: what those blocks leave right is right, and counting is slow.
-        """
-        trial = replace(self, tally=Tally())
-        error: RuntimeError | NotJudgedError | None = None
         try:
-            trial._judge_places(case, trial._find_written(case))
-        except (RuntimeError, NotJudgedError) as raised:
-            error = raised
-        if isinstance(error, RuntimeError) or trial.tally.faults:
-            self._require_independent(case)
-        self.tally.absorb(trial.tally)
-        if error is not None:
-            raise error
-
-    def _require_independent(self, case: Case) -> None:
-        """Raise :class:`NotJudgedError` where the blocks use atomics on global memory."""
-        observer = self.device.observer
-        assert observer is not None
-        observer.clear_error()
-        observer.take_counters()
-        # What goes wrong this time went wrong before.
-        with contextlib.suppress(RuntimeError, NotJudgedError):
-            replace(self, tally=Tally())._launch(case, MAX_INSTRUCTIONS, counters=True)
-        if any(c.counts.get("global_atomics", 0) or c.counts.get("bulk_reduce_bytes", 0) for c in observer.take_counters()):
-            raise NotJudgedError("its blocks use atomics on global memory, by which those that run may depend on those that do not")
+            case.prepare(self.launchable)
+        except BaseException:
+            case.free()
+            raise
+        return case
 
     def _capture(self, case: Case) -> Graph:
         with self.device.capture(self.stream) as graphs:
             case.launch(self.launchable, self.stream)
         return graphs[0]
 
+    # ----------------------------------------------------------------------------------------------------------- whole
+
+    def _judge_whole(self) -> None:
+        """Run all blocks on whole inputs, and compare all outputs."""
+        expected = (self.references or References(self.op)).get_whole(self.problem, self.distribution, self.seed)
+        with self._open_case() as case:
+            case.upload(expected.inputs)
+            if self.device.observer is None:
+                case.fill_outputs(POISON_NAN)
+            self._launch(case, MAX_WHOLE_INSTRUCTIONS, sample=False)
+            self.tally.note_check(CHECK)
+            (part,) = expected.parts
+            for name, actual in case.read_outputs().items():
+                where = [np.arange(n) for n in actual.shape]
+                known = np.ones(actual.shape, np.bool_)
+                self._require_written(case, name, actual.size)
+                compare_places(self.tally, CHECK, name, where, actual, part.outputs[name], part.bounds[name], known)
+
+    def _require_written(self, case: Case, name: str, wanted: int) -> None:
+        if self.device.observer is not None and (missing := wanted - self._locate(case, name, None).num_elems) > 0:
+            self.tally.add(FaultKind.NOT_WRITTEN, CHECK, f"{missing} of {wanted} elements of {name} were not written")
+
     # ---------------------------------------------------------------------------------------------------------- launch
 
-    def _launch(self, case: Case, limit: int, *, counters: bool = False) -> None:
+    def _launch(self, case: Case, limit: int, *, sample: bool = True) -> None:
         """Launch, whole on a GPU and by sampled blocks on the emulated device, where they may take ``limit`` warp instructions."""
         observer = self.device.observer
         self.tally.num_launches += 1
         if observer is None:
             self._run(case)
             return
-        options = {
-            "sample_blocks": str(NUM_BLOCKS),
-            "sample_seed": str(self._restriction.make_draws("blocks").integers(1, 2**31)),
-            "instruction_limit": str(limit),
-            "read_only": ",".join(map(str, case.input_addresses)),
-        }
+        options = {"instruction_limit": str(limit), "read_only": ",".join(map(str, case.input_addresses))}
+        if sample:
+            seed = make_draws(self.op, self.problem, "blocks", self.seed).integers(1, 2**31)
+            options |= {"sample_blocks": str(NUM_BLOCKS), "sample_seed": str(seed), "given": ",".join(map(str, case.given_addresses))}
         observer.take_reports()
-        with observer.use_options(options), observer.observe(("memcheck",), counters=counters):
+        with observer.use_options(options), observer.observe(("memcheck",)):
+            failure: RuntimeError | None = None
             try:
                 self._run(case)
-            finally:
-                self._note_reports(observer.take_reports(), limit)
+            except RuntimeError as error:
+                failure = error
+            is_alone = not sample or observer.get_option("dependence").startswith("0,")
+            reports = observer.take_reports()
+            self._note_reports(reports, limit)
+        if failure is not None:
+            if not is_alone and not self.tally.faults:
+                observer.clear_error()
+                raise NotJudgedError(f"{_DEPENDENT}: {failure}")
+            raise failure
 
     def _run(self, case: Case) -> None:
         case.launch(self.launchable, self.stream)
@@ -176,55 +226,54 @@ class SampledRun:
             observer = self.device.observer
             assert observer is not None
             observer.clear_error()
-            raise NotJudgedError(f"{NUM_BLOCKS} of its blocks take more than {limit / 1e6:.0f} million warp instructions") from None
+            which = "its blocks" if limit == MAX_WHOLE_INSTRUCTIONS else f"{NUM_BLOCKS} of its blocks"
+            raise NotJudgedError(f"{which} take more than {limit / 1e6:.0f} million warp instructions") from None
         for report in reports:
             if report.severity == "error":
                 self.tally.add(classify_report(report), CHECK, report.text)
 
     # --------------------------------------------------------------------------------------------------------- written
 
-    def _find_written(self, case: Case, before: Mapping[str, _Written] | None = None) -> dict[str, _Written]:
+    def _find_written(self, case: Case, before: Mapping[str, Written] | None = None) -> dict[str, Written]:
         """Return what was written of each output since the case was made; mostly it is what was written ``before``."""
-        found = {tensor.name: self._locate(case, tensor.name, (before or {}).get(tensor.name)) for tensor in self._restriction.outputs}
+        present = [t.name for t in self.op.outputs if t.present(self.problem)]
+        found = {name: self._locate(case, name, (before or {}).get(name)) for name in present}
         if all(w.num_elems == 0 for w in found.values()):
+            if self._depends:
+                raise NotJudgedError(_DEPENDENT)
             self.tally.add(FaultKind.NOT_WRITTEN, CHECK, f"{NUM_BLOCKS} blocks ran, the first and the last among them, and wrote no output")
         return found
 
-    def _locate(self, case: Case, name: str, before: _Written | None) -> _Written:
+    @property
+    def _depends(self) -> bool:
+        """Whether in the last launch of some blocks any of what they wrote may depend on others."""
         observer = self.device.observer
-        assert observer is not None
-        array = case.arguments[name]
-        item = array.dtype.itemsize
-        written = np.array(observer.find_written(array.address, array.span_bytes), np.int64).reshape(-1, 2)
-        if before is not None and np.array_equal(written, before.runs):
-            return before
-        count = int((written[:, 1] - written[:, 0]).sum()) // item
-        runs = thin(written, _MAX_ELEMS * item)
-        starts, lengths = runs[:, 0] // item, -(-(runs[:, 1] - runs[:, 0]) // item)
-        rest = np.repeat(starts - np.cumsum(lengths) + lengths, lengths) + np.arange(int(lengths.sum()))
-        indices, beside = find_indices(rest, array.shape, [stride // item for stride in array.strides_bytes])
-        if beside.any():
-            place = [int(i[np.argmax(beside)]) for i in indices]
-            self.tally.add(
-                FaultKind.GUARD_OVERWRITTEN, CHECK, f"{int(beside.sum())} elements in the row padding of {name}, first at {place}"
-            )
-            indices = [i[~beside] for i in indices]
-        return _Written(written, tuple(indices), count)
+        return observer is not None and observer.get_option("dependence") != "0,0"
+
+    def _locate(self, case: Case, name: str, before: Written | None) -> Written:
+        assert self.device.observer is not None
+        return locate_written(self.device.observer, case.arguments[name], name, before, self.tally)
 
     # ---------------------------------------------------------------------------------------------------------- upload
 
-    def _upload(self, case: Case, places: Places) -> tuple[dict[str, NDArray[Any]], Problem]:
+    def _upload(self, case: Case, restriction: Restriction, places: Places) -> tuple[dict[str, NDArray[Any]], Problem]:
         """Put inputs where the outputs at ``places`` need them; return those inputs alone, and their problem."""
-        needed, problem = self._restriction.find_needed(places)
+        restriction = replace(restriction, indices=restriction.aim(places))
+        needed, problem = restriction.find_needed(places)
         if self.device.observer is None:
             case.fill_outputs(POISON_NAN)
+        else:
+            case.forget_written()
         # What a restriction adds for the reference alone (the numbers of the rows that are left, say) goes along.
-        inputs = {name: values for name, values in self._restriction.restrict({}, places, dry=True)[0].items() if name not in needed}
+        inputs = {name: values for name, values in restriction.restrict({}, places, dry=True)[0].items() if name not in needed}
         for tensor in self.op.inputs:
             if tensor.name not in needed:
                 continue
             axes = needed[tensor.name]
-            values = draw_tensor(self.op, self.problem, tensor, tuple(map(len, axes)), seed=self.seed)
+            if tensor.name in restriction.indices:
+                values = restriction.indices[tensor.name]
+            else:
+                values = draw_tensor(self.op, self.problem, tensor, tuple(map(len, axes)), seed=self.seed)
             inputs[tensor.name] = values
             case.write_grid(tensor.name, axes, values)
         return inputs, problem
@@ -234,54 +283,32 @@ class SampledRun:
     def _judge(
         self,
         case: Case,
+        restriction: Restriction,
         places: Places,
         inputs: dict[str, NDArray[Any]],
         problem: Problem,
-        before: Mapping[str, _Written] | None,
-    ) -> None:
+        before: Mapping[str, Written] | None,
+    ) -> set[str]:
         """Compare what was written; ``before`` is what a first launch wrote, where only some blocks were run."""
         self.tally.note_check(CHECK)
-        (part,) = compute_expected(self.op, problem, inputs, math.inf).parts
+        (part,) = compute_expected(self.op, problem, inputs, math.inf, math.inf).parts
         written = self._find_written(case, before) if self.device.observer is not None else {}
-        for tensor in self._restriction.outputs:
-            taken = {self._restriction.find_axis(tensor.name, axis): chosen for axis, chosen in places.items()}
-            grid = [taken[axis] if axis in taken else np.arange(n) for axis, n in enumerate(tensor.resolve_shape(self.problem))]
-            actual = case.read_grid(tensor.name, grid)
+        judged: set[str] = set()
+        for tensor in restriction.outputs:
+            name, shape = tensor.name, tensor.resolve_shape(self.problem)
+            taken = {restriction.find_axis(name, axis): chosen for axis, chosen in places.items()} if shape else {}
+            grid = [taken[axis] if axis in taken else np.arange(n) for axis, n in enumerate(shape)]
+            actual = case.read_grid(name, grid)
             known = np.ones(actual.shape, np.bool_)
             if not grid:  # one value, which all blocks may have a part in
                 known = np.full((), before is None)
-            elif before is not None and tensor.role is Role.INOUT:
-                # The host has written it as well since then.
-                known = find_in_grid(before[tensor.name].indices, grid)
-            elif tensor.name in written:
-                known = find_in_grid(written[tensor.name].indices, grid)
-                wanted = math.prod(tensor.resolve_shape(self.problem))
-                if before is None and written[tensor.name].num_elems < wanted:
-                    detail = f"{wanted - written[tensor.name].num_elems} of {wanted} elements of {tensor.name} were not written"
-                    self.tally.add(FaultKind.NOT_WRITTEN, CHECK, detail)
-            self._compare(tensor.name, grid, actual, part.outputs[tensor.name], part.bounds[tensor.name], known)
-
-    def _compare(
-        self,
-        name: str,
-        grid: Sequence[NDArray[np.intp]],
-        actual: NDArray[Any],
-        expected: NDArray[np.float64],
-        bound: NDArray[np.float64],
-        known: NDArray[np.bool_],
-    ) -> None:
-        if not known.any():
-            return
-        result = compare(actual[known], expected[known], np.broadcast_to(bound, expected.shape)[known])
-        self.tally.note_comparison(result)
-        if result.ok:
-            return
-        assert result.first_bad_index is not None
-        index = np.argwhere(known)[result.first_bad_index[0]]
-        where = [int(axis[i]) for axis, i in zip(grid, index, strict=True)]
-        kind = FaultKind.NAN if result.num_nan == result.num_mismatched else FaultKind.MISMATCH
-        detail = (
-            f"{name}: {result.num_mismatched} of {result.num_elems} sampled elements wrong; first at {where}: got {result.actual!r}, "
-            f"expected {result.expected!r}, error {abs(result.actual - result.expected):.3g} where {result.bound:.3g} is allowed"
-        )
-        self.tally.add(kind, CHECK, detail)
+            elif name in written:
+                known = find_in_grid(written[name].indices, grid)
+                if before is None:
+                    self._require_written(case, name, math.prod(shape))
+                elif tensor.role is Role.INOUT:  # the host has written it as well since then
+                    known &= find_in_grid(before[name].indices, grid)
+            if known.any():
+                judged.add(name)
+            compare_places(self.tally, CHECK, name, grid, actual, part.outputs[name], part.bounds[name], known)
+        return judged

@@ -4,28 +4,87 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from enum import Enum, auto
 
 import numpy as np
 
-from harness.spec import Op, Problem
+from harness.spec import Op, Problem, Role, Tensor
+from harness.spec.dtypes import find_dtype
 from harness.verify.unlisted import find_unit, list_kinds, make_generator, settle_sizes
 
 # Indices of 32 bits overflow beyond this many elements, signed or not.
 _BEYOND_INDEX = 2**32
+# Lengths of rows of so many elements: accesses of 16 bytes are fewer than 2^32, those of single elements are not.
+_WHOLE_ROW, _ODD_ROW = 1024, 1021
+# Whole numbers beyond this have no fp32 of their own.
+_BEYOND_FLOAT = 2**24
+# Results of a problem with such indices: more are no few numbers that are searched for.
+_MOST_RESULTS = 16
+# A size where blocks go round and round, and all of them can be run.
+_MANY = 2**18
 # Of sizes beyond this, no more than twice as large a one is drawn: blocks that take a part each would be too much work.
 _WIDE = 2**22
 
 
-def draw_large_problems(op: Op, seed: int) -> list[list[Problem]]:
-    """Return problems as large as the op's bench problems, of which a part is run and judged, in groups.
+@dataclass(frozen=True)
+class LargeProblems:
+    """Problems as large as the op's bench problems, of which a part is run and judged. Of some there are several groups.
 
-    A group for each size and each way in which it alone is as large as any that is benched, then the bench problems themselves, those
-    with row strides beyond indices of 32 bits, and those with more elements than such indices can tell apart.
+    ``stretched`` has one for each size and each way in which it alone is as large as any that is benched, ``beyond`` those in which it is
+    larger. ``bench`` are the bench problems themselves, ``distant`` those with row strides beyond indices of 32 bits, ``vast`` and ``odd``
+    those with more elements than such indices can tell apart, in rows of whole accesses of 16 bytes and others. ``searches`` are those
+    whose results are places beyond the whole numbers of fp32, the smaller ones first.
     """
+
+    stretched: list[list[Problem]]
+    beyond: list[list[Problem]]
+    bench: list[Problem]
+    distant: list[Problem]
+    vast: list[Problem]
+    odd: list[Problem]
+    searches: list[list[Problem]]
+
+
+def draw_large_problems(op: Op, seed: int) -> LargeProblems:
+    """Return the large problems of an op, the same on every machine."""
     rng = make_generator(op, "large", seed)
     bench = _shuffle(rng, op.select_problems("bench"))
-    return [*_draw_stretched(op, rng), bench, _draw_distant(op, rng), _draw_vast(op, rng)]
+    most = _find_largest(op)
+    stretched = [_stretch(op, rng, name, most[name], way) for way in (_Way.MOST, _Way.POWER) for name in most]
+    beyond = [_stretch(op, rng, name, most[name], _Way.MORE) for name in most]
+    beyond += [_stretch(op, rng, name, most[name], _Way.MANY) for name in most]
+    # The last the other way round, so that of two tensors both have their turn.
+    vast, odd = _draw_vast(op, rng, _WHOLE_ROW), _draw_vast(op, rng, _ODD_ROW)[::-1]
+    return LargeProblems(stretched, beyond, bench, _draw_distant(op, rng), vast, odd, _draw_searches(op, seed))
+
+
+def _draw_searches(op: Op, seed: int) -> list[list[Problem]]:
+    """Return problems whose results are places beyond the whole numbers of fp32, in groups: one for each size that alone is so large.
+
+    The smaller ones come first. An op whose results are no integers has none.
+    """
+    rng = make_generator(op, "searches", seed)
+    kinds = [base for base in _shuffle(rng, list_kinds(op, "verify")) if any(_is_index(t, base) for t in op.outputs)]
+    found: list[list[Problem]] = []
+    for name in sorted({name for base in kinds for name in base.sizes}):
+        group = []
+        for base in kinds:
+            # Even, so that the last place is odd.
+            size = _BEYOND_FLOAT + 2 * int(rng.integers(1, 4096))
+            problem = settle_sizes(op, base, dict.fromkeys(base.sizes, 1) | {name: size})
+            if problem is not None and problem.sizes[name] == size and _has_few_results(op, problem):
+                group.append(problem)
+        found.append(sorted(group, key=lambda p: op.cost(p).bytes_moved))
+    return [group for group in found if group]
+
+
+def _has_few_results(op: Op, problem: Problem) -> bool:
+    return all(math.prod(t.resolve_shape(problem)) <= _MOST_RESULTS for t in op.outputs if t.present(problem))
+
+
+def _is_index(tensor: Tensor, problem: Problem) -> bool:
+    return tensor.role is Role.OUTPUT and tensor.present(problem) and find_dtype(tensor.resolve_dtype(problem)).kind in "iu"
 
 
 def _shuffle(rng: np.random.Generator, problems: Sequence[Problem]) -> list[Problem]:
@@ -37,23 +96,31 @@ def _find_largest(op: Op) -> dict[str, int]:
     return {name: max(p.sizes.get(name, 1) for p in listed) for name in listed[0].sizes}
 
 
-def _draw_stretched(op: Op, rng: np.random.Generator) -> list[list[Problem]]:
-    """Return problems with one large size: the largest that is benched, a power of two on the way there, and a larger one.
+class _Way(Enum):
+    """How large a size is: as the largest that is benched, a power of two on the way there, larger, or a quarter of a million."""
 
-    Each group is one size and one of these, in all kinds of the op's attributes.
+    MOST = auto()
+    POWER = auto()
+    MORE = auto()
+    MANY = auto()
+
+
+def _stretch(op: Op, rng: np.random.Generator, name: str, most: int, way: _Way) -> list[Problem]:
+    """Return problems with one large size in all kinds of the op's attributes; ``most`` is the largest that is benched.
+
+    Beyond that, where they may be run whole, those with the most outputs come first.
     """
-    kinds = _shuffle(rng, list_kinds(op, "verify"))
-    found = []
-    for way in range(3):
-        for name, most in _find_largest(op).items():
-            group = []
-            for base in _shuffle(rng, kinds):
-                small = {other: int(rng.integers(1, 5, endpoint=True)) if way == 2 else 8 for other in base.sizes}
-                power = 1 << int(rng.integers(max(most.bit_length() - 4, 1), most.bit_length()))
-                size = (most, power, int(rng.integers(most, most * (2 if most > _WIDE else 4), endpoint=True)))[way]
-                group.append(settle_sizes(op, base, small | {name: max(size, 1)}))
-            found.append([p for p in group if p is not None])
-    return found
+    group = []
+    beside = {_Way.MORE: 5, _Way.MANY: 3}.get(way, 0)  # of one class alone the loss is always 0
+    for base in _shuffle(rng, list_kinds(op, "verify")):
+        small = {other: int(rng.integers(2, beside, endpoint=True)) if beside else 8 for other in base.sizes}
+        power = 1 << int(rng.integers(max(most.bit_length() - 4, 1), most.bit_length()))
+        more = int(rng.integers(most, most * (2 if most > _WIDE else 4), endpoint=True))
+        many = int(rng.integers(_MANY, _MANY + _MANY // 8, endpoint=True))
+        size = {_Way.MOST: most, _Way.POWER: power, _Way.MORE: more, _Way.MANY: many}[way]
+        group.append(settle_sizes(op, base, small | {name: max(size, 1)}))
+    found = [p for p in group if p is not None]
+    return sorted(found, key=lambda p: -sum(t.present(p) for t in op.outputs)) if beside else found
 
 
 def _draw_distant(op: Op, rng: np.random.Generator) -> list[Problem]:
@@ -80,8 +147,8 @@ def _draw_distant(op: Op, rng: np.random.Generator) -> list[Problem]:
     return found
 
 
-def _draw_vast(op: Op, rng: np.random.Generator) -> list[Problem]:
-    """Return problems of which a tensor has more than 2^32 elements, in rows of moderate length."""
+def _draw_vast(op: Op, rng: np.random.Generator, length: int) -> list[Problem]:
+    """Return problems of which a tensor has more than 2^32 elements, in rows of moderate ``length``."""
     found = []
     for base in _shuffle(rng, list_kinds(op, "verify")):
         for names in dict.fromkeys(tensor.name_sizes(base) for tensor in op.tensors if tensor.present(base)):
@@ -91,7 +158,7 @@ def _draw_vast(op: Op, rng: np.random.Generator) -> list[Problem]:
             if isinstance(rows, int) or isinstance(columns, int):
                 continue
             sizes = dict.fromkeys(base.sizes, 64)
-            sizes[columns] = 1024
-            sizes[rows] = _BEYOND_INDEX // 1024 + 8 * int(rng.integers(1, 128))
+            sizes[columns] = length
+            sizes[rows] = _BEYOND_INDEX // length + 8 * int(rng.integers(1, 128))
             found.append(settle_sizes(op, base, sizes))
     return [p for p in found if p is not None]

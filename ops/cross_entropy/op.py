@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,7 @@ from harness.spec import (
     Op,
     Problem,
     Role,
+    Sampling,
     Scalar,
     Tensor,
     Tie,
@@ -38,6 +40,8 @@ EXP_ROUNDINGS = 2.0 * ULPS["expf"]
 _MOST_AT_A_TIME = 1 << 22
 
 SMOOTHING = Scalar("label_smoothing", 0.0, 0.0, 0.5)
+# Which rows of the logits those given are, where a sample of them is judged; the labels are all there, as those that count are counted.
+ROW_NUMBERS = "row_numbers"
 IGNORE = Scalar("ignore_index", -100, dtype="int64", choices=(-100, 0, 1))
 
 
@@ -53,13 +57,30 @@ def _read_smoothing(problem: Problem) -> float:
     return float(np.float32(problem.scalars.get("label_smoothing", SMOOTHING.default)))
 
 
+def _read_ignored(problem: Problem) -> int:
+    return int(problem.scalars.get("ignore_index", IGNORE.default))
+
+
+def _find_label_values(problem: Problem) -> Indices:
+    """Return what labels may be: classes, and the one that is ignored, where that is none of them."""
+    ignored = _read_ignored(problem)
+    return Indices("classes", also=() if 0 <= ignored < problem.sizes["classes"] else (ignored,))
+
+
 def _weigh_rows(inputs: Arrays, problem: Problem) -> NDArray[np.float64]:
     """Return each row's weight in the loss: 0 where it is ignored."""
-    counted = (inputs["labels"] != int(problem.scalars.get("ignore_index", IGNORE.default))).astype(np.float64)
-    if problem.attributes.get("reduction", "mean") == "sum":
-        return counted
-    with np.errstate(invalid="ignore"):
-        return np.asarray(counted / counted.sum())
+    counted = (np.asarray(inputs["labels"], np.int64) != _read_ignored(problem)).astype(np.float64)
+    if problem.attributes.get("reduction", "mean") == "mean":
+        with np.errstate(invalid="ignore"):
+            counted = np.asarray(counted / counted.sum())
+    return counted[inputs[ROW_NUMBERS]] if ROW_NUMBERS in inputs else counted
+
+
+def _find_labels(inputs: Arrays, problem: Problem) -> NDArray[np.int64]:
+    """Return the label of each row of the logits, 0 for one that is ignored, which need not be a class."""
+    labels = np.asarray(inputs["labels"], np.int64)
+    labels = np.where(labels == _read_ignored(problem), 0, labels)
+    return labels[inputs[ROW_NUMBERS]] if ROW_NUMBERS in inputs else labels
 
 
 def _split(problem: Problem) -> Iterator[slice]:
@@ -79,11 +100,11 @@ def _find_target(labels: NDArray[np.int64], problem: Problem) -> NDArray[np.floa
 def reference(inputs: Arrays, problem: Problem) -> dict[str, NDArray[np.float64]]:
     """Return the loss, the gradient of the logits where it is asked for, and the sums of its columns; the mean over no row is NaN."""
     rows, classes = problem.sizes["rows"], problem.sizes["classes"]
-    weights, losses = _weigh_rows(inputs, problem), np.empty(rows)
+    weights, labels, losses = _weigh_rows(inputs, problem), _find_labels(inputs, problem), np.empty(rows)
     counted = np.nan_to_num(weights)[:, np.newaxis]
     gradient = np.empty((rows, classes)) if problem.attributes.get("with_gradient", True) else None
     for part in _split(problem):
-        x, target = np.asarray(inputs["logits"][part], np.float64), _find_target(inputs["labels"][part], problem)
+        x, target = np.asarray(inputs["logits"][part], np.float64), _find_target(labels[part], problem)
         shifted = x - x.max(axis=1, keepdims=True)
         logs = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
         losses[part] = -(target * logs).sum(axis=1)
@@ -105,11 +126,11 @@ def tolerance(inputs: Arrays, outputs: Arrays, problem: Problem) -> dict[str, ND
     """
     rows, classes = problem.sizes["rows"], problem.sizes["classes"]
     weights, smoothing, dtype = np.nan_to_num(_weigh_rows(inputs, problem)), _read_smoothing(problem), _find_dtype(problem)
-    losses, loss_errors = np.empty(rows), np.empty(rows)
+    all_labels, losses, loss_errors = _find_labels(inputs, problem), np.empty(rows), np.empty(rows)
     bounds = {"dlogits": np.empty((rows, classes))} if "dlogits" in outputs else {}
     column_errors, column_magnitudes = np.zeros(classes), np.zeros(classes)
     for part in _split(problem):
-        x, labels = np.asarray(inputs["logits"][part], np.float64), inputs["labels"][part]
+        x, labels = np.asarray(inputs["logits"][part], np.float64), all_labels[part]
         highest = x.max(axis=1)
         distance = highest[:, np.newaxis] - x
         exponentials = np.exp(-distance)
@@ -139,6 +160,17 @@ def tolerance(inputs: Arrays, outputs: Arrays, problem: Problem) -> dict[str, ND
     if "dbias" in outputs:  # the sums are of what is not rounded yet
         bounds["dbias"] = add_rounding(column_errors + bound_sum(column_magnitudes, rows, classes), outputs["dbias"], dtype)
     return bounds
+
+
+def restrict(inputs: Arrays, problem: Problem, axis: int, places: NDArray[np.intp]) -> tuple[dict[str, NDArray[np.generic]], Problem]:
+    """Return inputs and problem of the rows of dlogits at ``places``; loss and dbias are sums over all rows."""
+    taken = dict(inputs) | {"logits": inputs["logits"][places], ROW_NUMBERS: np.asarray(places)}
+    return taken, replace(problem, sizes=dict(problem.sizes) | {"rows": len(places)})
+
+
+def find_axis(output: str, axis: int, problem: Problem) -> int | None:
+    """Return which axis of an output the rows are."""
+    return 0 if output == "dlogits" else None
 
 
 def cost(problem: Problem) -> Cost:
@@ -282,7 +314,7 @@ OP = Op(
     summary="cross-entropy of logits and class indices, with its gradient",
     tensors=(
         Tensor("logits", ("rows", "classes"), Role.INPUT, _find_dtype, can_pad_rows=True),
-        Tensor("labels", ("rows",), Role.INPUT, "int64", values=Indices("classes")),
+        Tensor("labels", ("rows",), Role.INPUT, "int64", values=_find_label_values),
         Tensor("loss", (), Role.OUTPUT),
         Tensor(
             "dlogits",
@@ -307,6 +339,7 @@ OP = Op(
     reference=reference,
     tolerance=tolerance,
     cost=cost,
+    sampling=Sampling((0,), restrict, find_axis),
     accumulate="float32",
     distributions=(
         "normal",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,6 +20,7 @@ from harness.spec import (
     Op,
     Problem,
     Role,
+    Sampling,
     Tensor,
     Tunable,
     Uniform,
@@ -28,6 +31,8 @@ from .population import FLOATS, INDICES, POPULATION
 ITEM_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "int64": 8, "int32": 4}
 # What a caller may have got wrong, in either dtype.
 WRONG_INDICES = (-1, -(2**31), 2**31 - 1)
+# Where a sample of y's rows is judged: which they are, and which rows of the table are left.
+ROW_NUMBERS, TABLE_ROWS = "row_numbers", "table_rows"
 
 
 def _get(problem: Problem, name: str) -> str:
@@ -46,16 +51,26 @@ def _find_values(problem: Problem) -> Indices:
 def reference(inputs: Arrays, problem: Problem) -> dict[str, NDArray[np.float64]]:
     """Return the rows, NaN for a wrong index, and the status with wrong indices counted."""
     indices, table = np.asarray(inputs["indices"], np.int64), np.asarray(inputs["table"], np.float64)
-    is_wrong = (indices < 0) | (indices >= problem.sizes["vocabulary"])
-    results = {"y": np.where(is_wrong[:, np.newaxis], np.nan, table[np.where(is_wrong, 0, indices)])}
+    is_right = (indices >= 0) & (indices < problem.sizes["vocabulary"])
+    chosen, is_known = (each[inputs[ROW_NUMBERS]] if ROW_NUMBERS in inputs else each for each in (indices, is_right))
+    rows = np.searchsorted(inputs[TABLE_ROWS], chosen) if TABLE_ROWS in inputs else chosen
+    results = {"y": np.where(is_known[:, np.newaxis], table[np.where(is_known, rows, 0)], np.nan)}
     if _has_status(problem):
-        results["status"] = np.asarray(inputs["status"], np.float64) + np.float64(is_wrong.sum())
+        results["status"] = np.asarray(inputs["status"], np.float64) + np.float64((~is_right).sum())
     return results
 
 
 def tolerance(inputs: Arrays, outputs: Arrays, problem: Problem) -> dict[str, NDArray[np.float64]]:
     """Return zero: elements are moved, and counted in integers."""
     return {name: np.zeros_like(values, np.float64) for name, values in outputs.items()}
+
+
+def restrict(inputs: Arrays, problem: Problem, axis: int, places: NDArray[np.intp]) -> tuple[dict[str, NDArray[np.generic]], Problem]:
+    """Return inputs and problem of the rows of y at ``places``: the rows of the table that they are, and all indices, which are counted."""
+    wanted = np.asarray(inputs["indices"], np.int64)[places]
+    rows = np.unique(np.append(wanted[(wanted >= 0) & (wanted < problem.sizes["vocabulary"])], 0))
+    taken = dict(inputs) | {"table": inputs["table"][rows], ROW_NUMBERS: np.asarray(places), TABLE_ROWS: rows}
+    return taken, replace(problem, sizes=dict(problem.sizes) | {"count": len(places)})
 
 
 def cost(problem: Problem) -> Cost:
@@ -170,6 +185,7 @@ OP = Op(
     reference=reference,
     tolerance=tolerance,
     cost=cost,
+    sampling=Sampling((0,), restrict),
     choose=choose,
     distributions=("normal", "ties", "nonfinite", "denormal"),
     population=POPULATION,

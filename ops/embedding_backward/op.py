@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,7 @@ from harness.spec import (
     Op,
     Problem,
     Role,
+    Sampling,
     Tensor,
     Tunable,
     Uniform,
@@ -32,6 +34,8 @@ from .population import FLOATS, INDICES, POPULATION
 ITEM_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "int64": 8, "int32": 4}
 # What a caller may have got wrong, in either dtype.
 WRONG_INDICES = (-1, -(2**31), 2**31 - 1)
+# Where a sample of the table's rows is judged: which they are, of how many, and which rows of dy are left.
+TABLE_ROWS, NUM_ROWS, ROW_NUMBERS = "table_rows", "num_rows", "row_numbers"
 
 Values = NDArray[np.float64]
 
@@ -49,20 +53,30 @@ def _find_values(problem: Problem) -> Indices:
     return Indices("vocabulary", wrong=WRONG_INDICES if _has_status(problem) else ())
 
 
-def _add_rows(dy: Values, indices: NDArray[np.int64], problem: Problem) -> Values:
+def _find_right(inputs: Arrays, problem: Problem) -> NDArray[np.bool_]:
+    """Return which indices have a row of the table."""
+    indices = np.asarray(inputs["indices"], np.int64)
+    return np.asarray((indices >= 0) & (indices < int(inputs.get(NUM_ROWS, np.asarray(problem.sizes["vocabulary"])))))
+
+
+def _add_rows(dy: Values, inputs: Arrays, problem: Problem) -> Values:
     """Return rows added up by index; wrong indices have no row."""
-    is_right = (indices >= 0) & (indices < problem.sizes["vocabulary"])
+    indices, is_added = np.asarray(inputs["indices"], np.int64), _find_right(inputs, problem)
+    if TABLE_ROWS in inputs:
+        rows, numbers = inputs[TABLE_ROWS], inputs[ROW_NUMBERS]
+        indices = indices[numbers]
+        is_added = is_added[numbers] & np.isin(indices, rows)
+        indices = np.searchsorted(rows, indices)
     table = np.zeros((problem.sizes["vocabulary"], problem.sizes["width"]))
-    np.add.at(table, indices[is_right], dy[is_right])
+    np.add.at(table, indices[is_added], dy[is_added])
     return table
 
 
 def reference(inputs: Arrays, problem: Problem) -> dict[str, Values]:
     """Return the table's gradient, and the status with wrong indices counted."""
-    indices = np.asarray(inputs["indices"], np.int64)
-    results = {"dtable": _add_rows(np.asarray(inputs["dy"], np.float64), indices, problem)}
+    results = {"dtable": _add_rows(np.asarray(inputs["dy"], np.float64), inputs, problem)}
     if _has_status(problem):
-        num_wrong = ((indices < 0) | (indices >= problem.sizes["vocabulary"])).sum()
+        num_wrong = (~_find_right(inputs, problem)).sum()
         results["status"] = np.asarray(inputs["status"], np.float64) + np.float64(num_wrong)
     return results
 
@@ -70,11 +84,20 @@ def reference(inputs: Arrays, problem: Problem) -> dict[str, Values]:
 def tolerance(inputs: Arrays, outputs: Arrays, problem: Problem) -> dict[str, Values]:
     """Return the bound of sums in any order, of as many terms as the longest has; counts are exact."""
     indices = np.asarray(inputs["indices"], np.int64)
-    magnitudes = _add_rows(np.abs(np.asarray(inputs["dy"], np.float64)), indices, problem)
+    magnitudes = _add_rows(np.abs(np.asarray(inputs["dy"], np.float64)), inputs, problem)
     longest = int(np.unique(indices, return_counts=True)[1].max())
     error = np.where(magnitudes > 0.0, bound_sum(magnitudes, longest, magnitudes.size), 0.0)
     bounds = {"dtable": np.where(magnitudes > 0.0, add_rounding(error, outputs["dtable"], _get(problem, "dtype")), 0.0)}
     return bounds | ({"status": np.zeros(())} if _has_status(problem) else {})
+
+
+def restrict(inputs: Arrays, problem: Problem, axis: int, places: NDArray[np.intp]) -> tuple[dict[str, NDArray[np.generic]], Problem]:
+    """Return inputs and problem of the table's rows at ``places``: the rows of dy that are added to them, one at least, and all indices."""
+    numbers = np.flatnonzero(np.isin(np.asarray(inputs["indices"], np.int64), places))
+    numbers = numbers if len(numbers) else np.zeros(1, np.intp)
+    extras = {TABLE_ROWS: np.asarray(places), NUM_ROWS: np.asarray(problem.sizes["vocabulary"]), ROW_NUMBERS: numbers}
+    sizes = dict(problem.sizes) | {"count": len(numbers), "vocabulary": len(places)}
+    return dict(inputs) | {"dy": inputs["dy"][numbers]} | extras, replace(problem, sizes=sizes)
 
 
 def cost(problem: Problem) -> Cost:
@@ -255,6 +278,7 @@ OP = Op(
     reference=reference,
     tolerance=tolerance,
     cost=cost,
+    sampling=Sampling((0,), restrict),
     choose=choose,
     accumulate="float32",
     distributions=("normal", "ties", "wide", "denormal"),

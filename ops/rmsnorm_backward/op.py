@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,6 +20,7 @@ from harness.spec import (
     Positive,
     Problem,
     Role,
+    Sampling,
     Tensor,
     Tunable,
 )
@@ -67,6 +70,18 @@ def tolerance(inputs: Arrays, outputs: Arrays, problem: Problem) -> dict[str, ND
     summed = np.abs(dy) * n
     weight_error = bound_sum(summed.sum(axis=0), rows, columns) + 5.0 * U * summed.sum(axis=0)
     return {"dx": add_rounding(error, outputs["dx"], dtype), "dweight": add_rounding(weight_error, outputs["dweight"], dtype)}
+
+
+def restrict(inputs: Arrays, problem: Problem, axis: int, places: NDArray[np.intp]) -> tuple[dict[str, NDArray[np.generic]], Problem]:
+    """Return inputs and problem of the rows at ``places``, those of dx (axis 0), or of the columns, those of dweight (axis 1)."""
+    names, size = (("dy", "x", "dsum", "mean", "rstd"), "rows") if axis == 0 else (("dy", "x", "dsum", "weight"), "columns")
+    cut = {name: inputs[name][:, places] if axis and inputs[name].ndim == 2 else inputs[name][places] for name in names if name in inputs}
+    return dict(inputs) | cut, replace(problem, sizes=dict(problem.sizes) | {size: len(places)})
+
+
+def find_axis(output: str, axis: int, problem: Problem) -> int | None:
+    """Return which axis of an output rows (0) or columns (1) are: a sum along one of them has the other."""
+    return 0 if (output == "dx") == (axis == 0) else None
 
 
 def cost(problem: Problem) -> Cost:
@@ -235,6 +250,7 @@ OP = Op(
     reference=reference,
     tolerance=tolerance,
     cost=cost,
+    sampling=Sampling((0, 1), restrict, find_axis),
     choose=choose,
     accumulate="float32",
     distributions=("normal", "uniform", "ties", "denormal", "one_differs"),

@@ -83,8 +83,8 @@ def _restore(runtime: Runtime, options: dict[str, str]) -> None:
     runtime.code("cudaGetLastError")
     if runtime.is_emulated:
         now = runtime.options()
-        # How many reports were suppressed is counted, and nobody's to set.
-        for name in (n for n, value in options.items() if now[n] != value and n != "suppressed"):
+        # What is counted is nobody's to set.
+        for name in (n for n, value in options.items() if now[n] != value and n not in ("suppressed", "dependence")):
             assert runtime.set_option(name, options[name]) == 0, runtime.message()
         runtime.reports()
 

@@ -2,89 +2,121 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from device import DeviceError
-from device.observer import LaunchCounters
+from device.observer import Report
 from harness.discover import find_op
 from harness.spec import Problem
 from harness.verify.feasibility import NotJudgedError, require_few_bytes
 from harness.verify.findings import FaultKind, Tally
-from harness.verify.places import Restriction
+from harness.verify.places import list_restrictions
 from harness.verify.sampling import SampledRun
 
 OP = find_op("softmax").op
 
 
 class Observer:
-    def __init__(self, counts: dict[str, int]) -> None:
-        self.counts = counts
+    """Tells how many blocks depended on others and how many updates are shared, and which bytes were written."""
+
+    def __init__(self, dependence: str = "0,0", written: Sequence[tuple[int, int]] = (), reports: Sequence[Report] = ()) -> None:
+        self.dependence = dependence
+        self.written = list(written)
+        self.reports = list(reports)
+        self.options: dict[str, str] = {}
         self.num_cleared = 0
 
     def clear_error(self) -> None:
         self.num_cleared += 1
 
-    def take_counters(self) -> list[LaunchCounters]:
-        return [LaunchCounters("kernel", (9, 1, 1), (32, 1, 1), self.counts)]
+    def take_reports(self) -> list[Report]:
+        return self.reports
+
+    def get_option(self, name: str) -> str:
+        assert name == "dependence"
+        return self.dependence
+
+    def find_written(self, address: int, size_bytes: int) -> list[tuple[int, int]]:
+        return self.written
+
+    @contextmanager
+    def use_options(self, options: dict[str, str]) -> Iterator[None]:
+        self.options = options
+        yield
+
+    @contextmanager
+    def observe(self, checks: Sequence[str]) -> Iterator[None]:
+        assert checks == ("memcheck",)
+        yield
 
 
-@pytest.fixture
-def launches(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Return, filled as they come, whether each launch is counted; nothing else is done."""
-    made: list[bool] = []
-    for owner, name, answer in ((SampledRun, "_find_written", {}), (Restriction, "choose_places", {}), (SampledRun, "_upload", ({}, None))):
-        monkeypatch.setattr(owner, name, lambda *_, _answer=answer: _answer)
-    monkeypatch.setattr(SampledRun, "_launch", lambda self, case, limit, *, counters=False: made.append(counters))
-    return made
+def make_run(observer: Observer) -> SampledRun:
+    device: Any = SimpleNamespace(observer=observer)
+    return SampledRun(device, OP, OP.problems[0], None, Tally(), None)  # type: ignore[arg-type]
 
 
-def judge(monkeypatch: pytest.MonkeyPatch, found: Callable[[Tally], None], **counts: int) -> Tally:
-    monkeypatch.setattr(SampledRun, "_judge", lambda self, *_: found(self.tally))
-    device: Any = SimpleNamespace(observer=Observer(counts))
-    run = SampledRun(device, OP, OP.problems[0], None, Tally(), None)  # type: ignore[arg-type]
-    run.tally.add(FaultKind.OUT_OF_BOUNDS_READ, "sampled", "seen while it was located")
-    try:
-        run._judge_partial(None)  # type: ignore[arg-type]
-    except NotJudgedError as error:
-        run.tally.checks[f"not judged: {error}"] = None
-    return run.tally
+CASE: Any = SimpleNamespace(
+    input_addresses=[256, 512],
+    given_addresses=[256, 512, 1024],
+    arguments={"y": SimpleNamespace(dtype=np.dtype("f4"), address=0, span_bytes=4, shape=(1, 1), strides_bytes=(4, 4))},
+)
 
 
-def add_mismatch(tally: Tally) -> None:
-    tally.add(FaultKind.MISMATCH, "sampled", "2 elements wrong")
-
-
-def fail_to_launch(tally: Tally) -> None:
+def fail_to_launch(self: SampledRun, case: Any) -> None:
     raise DeviceError("the launch failed")
 
 
-def test_what_is_right_is_not_counted(monkeypatch: pytest.MonkeyPatch, launches: list[bool]) -> None:
-    tally = judge(monkeypatch, lambda tally: tally.note_check("sampled"), global_atomics=3)
-    assert launches == [False] and list(tally.checks) == ["sampled"] and len(tally.faults) == 1
+def launch(monkeypatch: pytest.MonkeyPatch, observer: Observer, *, sample: bool = True) -> SampledRun:
+    monkeypatch.setattr(SampledRun, "_run", fail_to_launch)
+    run = make_run(observer)
+    run._launch(CASE, 1000, sample=sample)
+    return run
 
 
-def test_what_is_wrong_without_atomics_is_the_variants_fault(monkeypatch: pytest.MonkeyPatch, launches: list[bool]) -> None:
-    tally = judge(monkeypatch, add_mismatch, global_atomics=0)
-    assert launches == [False, True] and [f.kind for f in tally.faults] == [FaultKind.OUT_OF_BOUNDS_READ, FaultKind.MISMATCH]
-
-
-@pytest.mark.parametrize("counter", ["global_atomics", "bulk_reduce_bytes"])
-@pytest.mark.parametrize("found", [add_mismatch, fail_to_launch])
-def test_with_atomics_nothing_is_said_but_what_was_seen_before(
-    monkeypatch: pytest.MonkeyPatch, launches: list[bool], found: Callable[[Tally], None], counter: str
-) -> None:
-    tally = judge(monkeypatch, found, **{counter: 7})
-    assert launches == [False, True] and [f.kind for f in tally.faults] == [FaultKind.OUT_OF_BOUNDS_READ]
-    assert "atomics on global memory" in next(iter(tally.checks))
-
-
-def test_a_launch_that_fails_without_atomics_fails(monkeypatch: pytest.MonkeyPatch, launches: list[bool]) -> None:
+def test_blocks_that_fail_by_themselves_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    observer = Observer("0,7")
     with pytest.raises(DeviceError, match="the launch failed"):
-        judge(monkeypatch, fail_to_launch)
+        launch(monkeypatch, observer)
+    assert (observer.options["read_only"], observer.options["given"]) == ("256,512", "256,512,1024")
+    assert observer.options["sample_blocks"] == "4"
+
+
+def test_of_blocks_that_fail_on_what_others_would_have_written_nothing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    observer = Observer("1,0")
+    with pytest.raises(NotJudgedError, match="may depend on blocks that are not run: the launch failed"):
+        launch(monkeypatch, observer)
+    assert observer.num_cleared == 1
+
+
+def test_a_finding_is_one_whatever_else_depends_on_other_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    report = Report("out_of_bounds_read", "error", "an address past the end")
+    with pytest.raises(DeviceError, match="the launch failed"):
+        launch(monkeypatch, Observer("1,0", reports=[report]))
+
+
+def test_a_launch_of_all_blocks_depends_on_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    observer = Observer("3,3")
+    with pytest.raises(DeviceError, match="the launch failed"):
+        launch(monkeypatch, observer, sample=False)
+    assert "sample_blocks" not in observer.options and "given" not in observer.options
+
+
+def test_blocks_that_write_nothing_are_at_fault_unless_others_have_a_part_in_it() -> None:
+    run = make_run(Observer("0,0"))
+    run._find_written(CASE)
+    assert [f.kind for f in run.tally.faults] == [FaultKind.NOT_WRITTEN]
+    for dependence in ("2,0", "0,2"):  # they read what others write, or update what others update
+        run = make_run(Observer(dependence))
+        with pytest.raises(NotJudgedError, match="may depend on blocks that are not run"):
+            run._find_written(CASE)
+        assert not run.tally.faults
+    assert make_run(Observer("2,0", [(0, 4)]))._find_written(CASE)["y"].num_elems == 1
 
 
 def test_few_blocks_that_would_reach_the_limit_are_not_started() -> None:
@@ -98,10 +130,15 @@ def test_where_a_place_needs_most_of_the_inputs_a_whole_launch_is_not_judged() -
     attributes = {"dtype": "float32", "w_layout": "kn"}
     tall = op.complete(Problem({"M": 4194864, "N": 1024, "K": 64}, attributes))
     wide = op.complete(Problem({"M": 64, "N": 1024, "K": 4195000}, attributes))
-    assert "the reference of a single place" in Restriction(op, tall, 1).find_obstacle()
-    assert not Restriction(op, wide, 1).find_obstacle()
+
+    def find_obstacle(problem: Problem) -> str:
+        (restriction,) = list_restrictions(op, problem, 1)
+        return restriction.find_obstacle(restriction.choose_places({}))
+
+    assert "the reference of a single place" in find_obstacle(tall)
+    assert not find_obstacle(wide)
     narrow = op.complete(Problem({"M": 4194704, "N": 64, "K": 1024}, attributes))
-    assert "a single place needs" in Restriction(op, narrow, 1).find_obstacle()
+    assert "a single place needs" in find_obstacle(narrow)
     device: Any = SimpleNamespace(observer=None, properties=SimpleNamespace(memory_bytes=1 << 40))
     with pytest.raises(NotJudgedError, match="the reference of a single place"):
         SampledRun(device, op, tall, None, Tally(), None).run()  # type: ignore[arg-type]

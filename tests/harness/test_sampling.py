@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,10 @@ import pytest
 from harness.compare.drawn.problems import draw_problems
 from harness.compare.drawn.timing import expect
 from harness.discover import find_op, find_ops
-from harness.spec import Op, Problem
+from harness.spec import Indices, Op, Problem
 from harness.timing.rounds import TIMING_DISTRIBUTION
 from harness.verify.inputs import make_inputs
-from harness.verify.places import Restriction
+from harness.verify.places import Restriction, is_sampled_in_full, list_restrictions
 from harness.verify.reference import compute_expected
 
 DEAR = ("sdpa",)  # its reference
@@ -25,14 +26,30 @@ UNUSED: Any = None
 
 def list_problems(op: Op) -> list[Problem]:
     """Return problems of little work, listed and drawn, some of more rows and columns than are sampled."""
-    listed = [p for p in op.problems if 1e4 <= op.cost(p).bytes_moved <= 2e6][:6]
+
+    def count_inputs(problem: Problem) -> int:
+        return sum(math.prod(t.resolve_shape(problem)) for t in op.inputs if t.present(problem))
+
+    listed = [p for p in op.problems if 1e4 <= op.cost(p).bytes_moved <= 2e6 and count_inputs(p) <= 1e6][:6]
     return listed + [d.problem for d in draw_problems(op, 40, 0) if op.cost(d.problem).bytes_moved <= 2e7][:3]
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in DEAR)) for name in OPS])
+EACH_OP = pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in DEAR)) for name in OPS])
+
+
+def find_restriction(op: Op, problem: Problem) -> Restriction:
+    """Return the only one that a problem has."""
+    (found,) = list_restrictions(op, problem, 1)
+    return found
+
+
+@EACH_OP
 def test_a_sample_is_that_of_the_whole(name: str) -> None:
     op = OPS[name]
     num_sampled = 0
+    if not any(is_sampled_in_full(op, problem) for problem in list_problems(op)):
+        assert name == "cross_entropy", "its loss is a sum over all logits"
+        return
     for problem in list_problems(op):
         inputs = make_inputs(op, problem, TIMING_DISTRIBUTION)
         (whole,) = compute_expected(op, problem, inputs, float("inf")).parts
@@ -45,6 +62,66 @@ def test_a_sample_is_that_of_the_whole(name: str) -> None:
                 np.testing.assert_allclose(values, expected, rtol=1e-12, atol=1e-13 * float(np.abs(expected).max(initial=0.0)))
         assert sampled.find_wrong({n: v.astype(np.float64) for n, v in whole.outputs.items()}) == ""
     assert num_sampled > 0, "none of the problems is large enough to be sampled"
+
+
+@EACH_OP
+def test_what_a_restriction_needs_gives_its_outputs_as_they_are_in_the_whole(name: str) -> None:
+    """The inputs are cut to what ``find_needed`` names, and nothing else, as they are put into a device's memory."""
+    op = OPS[name]
+    num_judged = 0
+    for problem in list_problems(op):
+        inputs = make_inputs(op, problem, TIMING_DISTRIBUTION)
+        (whole,) = compute_expected(op, problem, inputs, float("inf"), float("inf")).parts
+        pointing = {t.name: inputs[t.name] for t in op.inputs if t.name in inputs and isinstance(t.resolve_values(problem), Indices)}
+        for restriction in list_restrictions(op, problem, 1, pointing):
+            places = restriction.choose_places({})
+            needed, small = restriction.find_needed(places)
+            cut = {n: v for n, v in restriction.restrict({}, places, dry=True)[0].items() if n not in needed}
+            cut |= {n: pointing[n] if n in pointing else inputs[n][np.ix_(*axes)] if axes else inputs[n] for n, axes in needed.items()}
+            (part,) = compute_expected(op, small, cut, float("inf"), float("inf")).parts
+            for output in restriction.outputs:
+                expected = whole.outputs[output.name]
+                for axis, chosen in places.items() if expected.ndim else ():
+                    expected = np.take(expected, chosen, restriction.find_axis(output.name, axis))
+                limit = 1e-13 * float(np.abs(np.nan_to_num(expected)).max(initial=0.0))
+                np.testing.assert_allclose(part.outputs[output.name], expected, rtol=1e-12, atol=limit)
+                num_judged += 1
+    assert num_judged > 0
+
+
+def test_outputs_with_other_axes_are_judged_one_after_the_other() -> None:
+    op = OPS["layernorm_backward"]
+    problem = op.complete(Problem({"rows": 500, "columns": 300}, {"with_bias": True}))
+    rows, columns = list_restrictions(op, problem, 1)
+    assert (rows.names, columns.names) == (("dx",), ("dweight", "dbias"))
+    assert list(rows.choose_places({})) == [0] and list(columns.choose_places({})) == [1]
+    needed = columns.find_needed({1: np.array([3, 7])})[0]
+    assert [len(axis) for axis in needed["x"]] == [500, 2] and [len(axis) for axis in needed["weight"]] == [2]
+    parts = compute_expected(op, problem, make_inputs(op, problem), -1.0).parts
+    assert [sorted(part.outputs) for part in parts] == [["dx"], ["dbias", "dweight"]]
+
+
+def test_an_output_that_needs_all_inputs_is_computed_whole_and_the_others_are_judged_by_places() -> None:
+    op = OPS["cross_entropy"]
+    problem = op.complete(Problem({"rows": 500, "classes": 30}, {"with_dbias": True}))
+    assert not is_sampled_in_full(op, problem)
+    assert find_restriction(op, problem).names == ("dlogits",)
+    expected = compute_expected(op, problem, make_inputs(op, problem), -1.0)
+    assert expected.describe() == "whole" and set(expected.parts[0].outputs) == {"loss", "dlogits", "dbias"}
+    assert list_restrictions(op, op.complete(Problem({"rows": 500, "classes": 30}, {"with_gradient": False})), 1) == []
+
+
+def test_indices_are_aimed_at_the_rows_that_are_judged() -> None:
+    """Of a table of a million rows, eight indices would hit none of those."""
+    op = OPS["embedding_backward"]
+    problem = op.complete(Problem({"count": 5000, "vocabulary": 1 << 20, "width": 4}))
+    indices = np.asarray(make_inputs(op, problem)["indices"])
+    (restriction,) = list_restrictions(op, problem, 1, {"indices": indices})
+    places = restriction.choose_places({})
+    aimed = restriction.aim(places)["indices"]
+    assert aimed[0] in places[0] and aimed[-1] in places[0]
+    assert np.isin(aimed, places[0]).sum() > 1000 > 100 > np.isin(indices, places[0]).sum()
+    assert (aimed == indices).sum() > 3000, "most still point anywhere"
 
 
 @pytest.mark.parametrize("name", OPS)
@@ -67,7 +144,7 @@ def test_a_row_that_is_wrong_along_all_of_it_is_found() -> None:
 def test_places_of_an_axis_of_billions_are_chosen_without_an_array_of_it() -> None:
     op = find_op("optimizer").op
     length = 2**36  # 512 GiB of indices
-    (places,) = Restriction(op, Problem({"N": length}), seed=1).choose_places({}).values()
+    (places,) = find_restriction(op, Problem({"N": length})).choose_places({}).values()
     assert places[0] == 0 and places[-1] == length - 1
     assert (np.diff(places) > 0).all() and np.diff(places).max() < length // 2
 
@@ -77,5 +154,5 @@ def test_single_values_are_no_places() -> None:
     op = find_op("optimizer").op
     problem = op.complete(Problem({"N": 10_000}, {"advances": True}))
     written = {name: (np.arange(300, 340),) for name in ("p", "m", "v")} | {"steps_done": ()}
-    (places,) = Restriction(op, problem, seed=1).choose_places(written).values()
+    (places,) = find_restriction(op, problem).choose_places(written).values()
     assert set(places) <= set(range(300, 340)) and {300, 339} <= set(places)

@@ -61,23 +61,27 @@ def test_a_deck_deals_each_number_before_any_comes_again() -> None:
 
 @OPS
 def test_large_problems_reach_the_benched_sizes_and_beyond_32_bit_indices(op: object) -> None:
-    *groups, bench, distant, vast = draw_large_problems(op, 0)  # type: ignore[arg-type]
-    stretched = [p for group in groups for p in group]
-    assert len(groups) == 3 * len(bench[0].sizes)
-    assert {p.name for p in bench} == {p.name for p in op.select_problems("bench")}  # type: ignore[attr-defined]
-    for name in bench[0].sizes:
-        assert max(p.sizes[name] for p in stretched) >= max(p.sizes[name] for p in bench)
+    large = draw_large_problems(op, 0)  # type: ignore[arg-type]
+    sizes = large.bench[0].sizes
+    assert len(large.stretched) == 2 * len(sizes) and len(large.beyond) == 2 * len(sizes)
+    assert {p.name for p in large.bench} == {p.name for p in op.select_problems("bench")}  # type: ignore[attr-defined]
+    for name in sizes:
+        most = max(p.sizes[name] for p in large.bench)
+        assert max(p.sizes[name] for group in large.stretched for p in group) == most
+        assert max(p.sizes[name] for group in large.beyond for p in group) > max(most, 2**18 - 1)
 
     def count_span(problem: Problem, tensor: object) -> int:
         shape = tensor.resolve_shape(problem)  # type: ignore[attr-defined]
         stride = shape[-1] + problem.padding.get(tensor.name, 0)  # type: ignore[attr-defined]
         return (math.prod(shape[:-1]) - 1) * stride + shape[-1]
 
-    for problem in distant:
+    for problem in large.distant:
         padded = [t for t in op.tensors if problem.padding.get(t.name)]  # type: ignore[attr-defined]
         assert padded and all(count_span(problem, t) > 2**32 for t in padded)
         assert all(math.prod(t.resolve_shape(problem)) <= 1024 for t in padded)
-    assert all(any(math.prod(t.resolve_shape(p)) > 2**32 for t in op.tensors if t.present(p)) for p in vast)  # type: ignore[attr-defined]
+    assert all(any(math.prod(t.resolve_shape(p)) > 2**32 for t in op.tensors if t.present(p)) for p in (*large.vast, *large.odd))  # type: ignore[attr-defined]
+    rows = [p.sizes for p in large.odd]
+    assert all(1021 in sizes.values() and 1024 not in sizes.values() for sizes in rows), "no access takes several elements"
 
 
 @OPS
@@ -99,7 +103,9 @@ def test_corners_are_special_in_one_thing(op: object) -> None:
 def test_only_the_larger_effort_draws() -> None:
     assert make_pools(SOFTMAX, Effort())[0].steps == ()
     corners = 2 + 2 * len(SOFTMAX.tensors)
-    assert [pool.count for pool in make_pools(SOFTMAX, THOROUGH)] == [12, *[1] * corners, *[1] * 6, 5, 1, 2]
+    assert [pool.count for pool in make_pools(SOFTMAX, THOROUGH)] == [12, *[1] * corners, *[1] * 8, 5, 1, 1, 1]
+    wholes = [pool.steps[0].whole for pool in make_pools(SOFTMAX, THOROUGH) if pool.steps[0].large]
+    assert wholes == [False] * 4 + [True] * 4 + [False] * 4, "the largest of each size, all of whose blocks are run"
     assert all(s.hidden for pool in make_pools(SOFTMAX, THOROUGH) for s in pool.steps)
 
 

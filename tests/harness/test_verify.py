@@ -330,11 +330,22 @@ def test_large_problems_are_judged_in_part(body: Callable[..., None], reason: st
 
 def test_what_cannot_be_judged_is_said_and_is_no_fault() -> None:
     device = FakeDevice()
-    op = make_toy(problems=LARGE.problems)
+    op = make_toy(problems=(LARGE.problems[0], Problem({"M": 9000, "N": 700, "K": 4000}, suites=frozenset({"bench"}))))
     result = Verifier(op, device, Effort(num_hidden=0, num_large=14)).verify(op.variants[0], ToyKernel(device))
     assert result.ok
-    assert {p.status for p in result.problems if p.large} == {Status.NOT_RUN}
-    assert "op.py declares no sampling" in result.problems[-1].reason
+    left = [p for p in result.problems if p.status is Status.NOT_RUN]
+    assert any("op.py declares no sampling, and it is too large to be run whole" in p.reason for p in left)
+
+
+def test_without_a_sampling_large_problems_that_are_small_enough_are_judged_whole() -> None:
+    op = make_toy(problems=LARGE.problems)
+    for body, reason in ((honest, ""), (wrong_when_large, "mismatch"), (stops_when_large, "nan")):
+        device = FakeDevice()
+        result = Verifier(op, device, Effort(num_hidden=0, num_large=14)).verify(op.variants[0], ToyKernel(device, body))
+        assert result.reason == reason, [f.describe() for f in result.all_faults]
+        (bench,) = (p for p in result.problems if p.problem == "M900_N700_K40")
+        assert bench.status is (Status.FAILED if reason else Status.PASSED) and bench.checks == ("sampled",)
+        assert device.num_live == 0
 
 
 def test_drawn_problems_have_offsets_and_count_when_they_are_served() -> None:

@@ -78,7 +78,7 @@ REASONS = {
         "unaligned_weights": WRONG_WHERE_DRAWN,
         "half_aligned_bias": WRONG_WHERE_DRAWN,
         "beyond_benched": WRONG_IN_PART,
-        "signed_index": ("out_of_bounds_read", "sampled"),
+        "signed_index": WRONG_IN_PART,
         "counts_on_host": ("launch_dependent", "launches"),
         "slips_now_and_then": ("launch_dependent", "launches"),
         "restores_input": ("input_written", "sanitizer"),

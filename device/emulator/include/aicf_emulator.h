@@ -40,6 +40,9 @@ const char* aicfEmulatorAllocations(void);
 /* Which of the bytes [address, address + size_bytes) the host or a kernel has written since they were allocated, as a JSON array of
  * [begin, end) offsets from the address, ascending. */
 const char* aicfEmulatorWritten(unsigned long long address, unsigned long long size_bytes);
+/* From now on nothing is written of the live allocation that begins at the address; its bytes stay as they are. Returns 0, or 1 where there
+ * is none. */
+int aicfEmulatorForgetWritten(unsigned long long address);
 /* The long form of the last error of this thread (what cudaGetErrorString has no room for); "" when there is none. */
 const char* aicfEmulatorMessage(void);
 /* Forgets an error that has ended the context (700, 716, ...) and this thread's last error, and returns the former (0: there was none).

@@ -24,6 +24,8 @@ struct Dim3 {
 // The checks of the sanitizer, as bits.
 // kStreamcheck is the runtime's, about work of different streams; a launch notes what it touches (DeviceMemory::footprints).
 enum Check : uint32_t { kMemcheck = 1, kInitcheck = 2, kSynccheck = 4, kRacecheck = 8, kStreamcheck = 16, kAllChecks = 31 };
+// No check that finds anything, and set by a launch itself, where memory has given allocations (DeviceMemory::set_given).
+constexpr Check kDependence{32};
 
 enum class Severity : uint8_t { kError, kWarning, kNote };
 

@@ -346,6 +346,24 @@ void DeviceMemory::mark_initialized(uint64_t address, uint64_t size_bytes) {
     __atomic_fetch_or(&init_bits_[last_byte], tail, __ATOMIC_RELAXED);
 }
 
+void DeviceMemory::mark_unwritten(uint64_t address, uint64_t size_bytes) {
+    if (!contains(address)) return;
+    for (uint64_t at = address - base_, end = at + size_bytes; at < end;) {
+        const uint64_t in_byte = std::min<uint64_t>(8 - at % 8, end - at);
+        const uint32_t bits = ((1u << in_byte) - 1) << (at % 8);
+        if ((init_bits_[at / 8] & bits) != 0) __atomic_fetch_and(&init_bits_[at / 8], static_cast<uint8_t>(~bits), __ATOMIC_RELAXED);
+        at += in_byte;
+    }
+}
+
+bool DeviceMemory::forget_written(uint64_t address) {
+    std::unique_lock lock(state_->mutex);
+    const auto found = state_->block_at(address);
+    if (found == state_->blocks.end() || !found->second.allocation.live || found->second.allocation.address != address) return false;
+    forget(address - base_, round_up(address + found->second.allocation.size_bytes, 8) - base_);
+    return true;
+}
+
 bool DeviceMemory::is_initialized(uint64_t address, uint64_t size_bytes) const {
     if (size_bytes == 0) return true;
     if (!contains(address)) return accessible(address, size_bytes);  // the host writes to its memory unseen
@@ -401,15 +419,23 @@ std::vector<std::pair<uint64_t, uint64_t>> DeviceMemory::find_initialized(uint64
     return runs;
 }
 
-uint64_t DeviceMemory::set_read_only(const std::vector<uint64_t>& addresses) {
+uint64_t DeviceMemory::set_flag(bool Allocation::* flag, const std::vector<uint64_t>& addresses) {
     std::unique_lock lock(state_->mutex);
-    for (auto& [begin, block] : state_->blocks) block.allocation.read_only = false;
+    for (auto& [begin, block] : state_->blocks) block.allocation.*flag = false;
     for (const uint64_t address : addresses) {
         const auto found = state_->block_at(address);
         if (found == state_->blocks.end() || !found->second.allocation.live || found->second.allocation.address != address) return address;
-        state_->blocks.at(found->first).allocation.read_only = true;
+        state_->blocks.at(found->first).allocation.*flag = true;
     }
     return 0;
+}
+
+uint64_t DeviceMemory::set_read_only(const std::vector<uint64_t>& addresses) { return set_flag(&Allocation::read_only, addresses); }
+
+uint64_t DeviceMemory::set_given(const std::vector<uint64_t>& addresses) {
+    has_given_ = !addresses.empty();
+    if (has_given_) num_dependent_blocks = num_shared_updates = 0;
+    return set_flag(&Allocation::given, addresses);
 }
 
 uint64_t DeviceMemory::used_bytes(uint32_t device) const {

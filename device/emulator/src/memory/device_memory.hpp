@@ -6,6 +6,7 @@
 // own that it registers stays where it is: kernels use it by its host address.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
@@ -44,6 +45,7 @@ struct Allocation {
     uint32_t granted = 0;     // kAsync: a bit for each other device that its pool lets in
     int device = 0;           // that was current when it was made
     bool read_only = false;   // a store by a kernel is a finding
+    bool given = false;       // its bytes are known, whether or not anything wrote them
 };
 
 enum class FreeResult : uint8_t { kOk, kNotAllocated, kDoubleFree, kInsidePointer };
@@ -70,6 +72,13 @@ public:
 
     // Marks the live allocations that begin at these addresses, and no others. Returns the first address that is none, 0 when all are.
     uint64_t set_read_only(const std::vector<uint64_t>& addresses);
+
+    // The same for those whose bytes are known, whether or not anything wrote them. Where there are any, launches tell what blocks that do
+    // not run may have a part in: its bytes count as unwritten.
+    uint64_t set_given(const std::vector<uint64_t>& addresses);
+    bool has_given() const { return has_given_; }
+    // Since set_given() of any: blocks that worked on what others may have a part in, and updates of memory that others may update.
+    std::atomic<uint64_t> num_dependent_blocks{0}, num_shared_updates{0};
 
     // Whether fresh memory is zero, where it is filled with a pattern otherwise; unwritten it is all the same.
     void set_zero_fresh(bool zero) { zero_fresh_ = zero; }
@@ -105,6 +114,9 @@ public:
 
     // Initialisation state, one bit a byte.
     void mark_initialized(uint64_t address, uint64_t size_bytes);
+    void mark_unwritten(uint64_t address, uint64_t size_bytes);
+    // The same for all of the live allocation that begins at an address; false: there is none.
+    bool forget_written(uint64_t address);
     bool is_initialized(uint64_t address, uint64_t size_bytes) const;
     // The runs [begin, end) of initialised bytes in [address, address + size), ascending.
     std::vector<std::pair<uint64_t, uint64_t>> find_initialized(uint64_t address, uint64_t size_bytes) const;
@@ -130,12 +142,14 @@ private:
     void fill_fresh(uint64_t address, uint64_t bytes);
     void forget(uint64_t first_byte, uint64_t last_byte);
     struct State;
+    uint64_t set_flag(bool Allocation::* flag, const std::vector<uint64_t>& addresses);
     uint64_t base_ = 0;
     uint64_t capacity_ = 0;
     uint64_t delta_ = 0;
     uint64_t device_bytes_ = 0;
     uint32_t current_device_ = 0;
     bool zero_fresh_ = false;
+    bool has_given_ = false;
     uint32_t reachable_ = ~0u;
     bool has_host_ranges_ = false;
     bool has_host_visible_ = false;

@@ -137,6 +137,13 @@ AICF_EXPORT const char* aicfEmulatorWritten(unsigned long long address, unsigned
     });
 }
 
+AICF_EXPORT int aicfEmulatorForgetWritten(unsigned long long address) {
+    Runtime& runtime = Runtime::get();
+    std::lock_guard lock(runtime.mutex);
+    DeviceMemory* memory = runtime.memory_if_made();
+    return memory != nullptr && memory->forget_written(address) ? 0 : 1;
+}
+
 AICF_EXPORT const char* aicfEmulatorMessage(void) {
     thread_local std::string kept;
     kept = thread_state().message;

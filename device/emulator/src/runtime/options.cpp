@@ -66,28 +66,36 @@ std::string format_checks(uint32_t bits) {
     return text.empty() ? "none" : text;
 }
 
-void set_read_only(Runtime& runtime, const std::string& value) {
+// Marks allocations by their addresses, comma-separated.
+void mark_allocations(Runtime& runtime, const std::string& option, const std::string& value,
+                      uint64_t (DeviceMemory::*mark)(const std::vector<uint64_t>&)) {
     std::vector<uint64_t> addresses;
     for (size_t begin = 0; begin < value.size();) {
         const size_t end = std::min(value.find(',', begin), value.size());
-        addresses.push_back(parse_number("read_only", value.substr(begin, end - begin), 1, UINT64_MAX));
+        addresses.push_back(parse_number(option, value.substr(begin, end - begin), 1, UINT64_MAX));
         begin = end + 1;
     }
     DeviceMemory* memory = runtime.memory_if_made();
     if (memory == nullptr && addresses.empty()) return;
-    const uint64_t unknown = memory == nullptr ? addresses.front() : memory->set_read_only(addresses);
+    const uint64_t unknown = memory == nullptr ? addresses.front() : (memory->*mark)(addresses);
     if (unknown != 0)
-        throw Failure{kErrInvalidValue, "option read_only: no live allocation begins at " + std::to_string(unknown) +
+        throw Failure{kErrInvalidValue, "option " + option + ": no live allocation begins at " + std::to_string(unknown) +
                                             "; give addresses that cudaMalloc returned"};
 }
 
-std::string list_read_only(const Runtime& runtime) {
+std::string list_allocations(const Runtime& runtime, bool Allocation::* flag) {
     const DeviceMemory* memory = runtime.memory_if_made();
     std::string text;
     if (memory == nullptr) return text;
     for (const Allocation& allocation : memory->live_allocations())
-        if (allocation.read_only) text += (text.empty() ? "" : ",") + std::to_string(allocation.address);
+        if (allocation.*flag) text += (text.empty() ? "" : ",") + std::to_string(allocation.address);
     return text;
+}
+
+std::string count_dependence(const Runtime& runtime) {
+    const DeviceMemory* memory = runtime.memory_if_made();
+    if (memory == nullptr) return "0,0";
+    return std::to_string(memory->num_dependent_blocks) + "," + std::to_string(memory->num_shared_updates);
 }
 
 struct Option {
@@ -135,7 +143,13 @@ const Option kOptions[] = {
      [](const Runtime& r) { return std::to_string(r.options.sample_blocks); }},
     {"sample_seed", [](Runtime& r, const std::string& v) { r.options.sample_seed = parse_number("sample_seed", v, 0, UINT64_MAX); },
      [](const Runtime& r) { return std::to_string(r.options.sample_seed); }},
-    {"read_only", [](Runtime& r, const std::string& v) { set_read_only(r, v); }, [](const Runtime& r) { return list_read_only(r); }},
+    {"read_only", [](Runtime& r, const std::string& v) { mark_allocations(r, "read_only", v, &DeviceMemory::set_read_only); },
+     [](const Runtime& r) { return list_allocations(r, &Allocation::read_only); }},
+    {"given", [](Runtime& r, const std::string& v) { mark_allocations(r, "given", v, &DeviceMemory::set_given); },
+     [](const Runtime& r) { return list_allocations(r, &Allocation::given); }},
+    {"dependence",
+     [](Runtime&, const std::string&) { throw Failure{kErrInvalidValue, "option dependence: it is two counts, and cannot be set"}; },
+     [](const Runtime& r) { return count_dependence(r); }},
     {"zero_memory",
      [](Runtime& r, const std::string& v) {
          r.options.zero_memory = parse_number("zero_memory", v, 0, 1) != 0;

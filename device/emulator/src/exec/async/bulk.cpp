@@ -74,6 +74,7 @@ size_t Interpreter<M>::draw(size_t count) {
 template <Mode M>
 void Interpreter<M>::bad_access(uint32_t lane, Finding finding, MemSpace space, uint64_t address, uint32_t bytes, bool is_write) {
     report_access(worker_, block_, warp_, pc_, lane, {finding, space, is_write, false, address, bytes});
+    if (warp_.depends) return;
     const int status = finding == Finding::kMisaligned ? kErrorMisalignedAddress : kErrorIllegalAddress;
     if (!checking(kMemcheck)) return stop_launch(status);
     std::lock_guard lock(block_.launch->mutex);  // go on, to collect all findings; the launch fails at its end
@@ -92,7 +93,8 @@ bool Interpreter<M>::check_run(uint32_t lane, uint64_t address, uint32_t bytes, 
             report_access(worker_, block_, warp_, pc_, lane, {Finding::kReadOnlyWrite, MemSpace::kGlobal, true, false, address, bytes});
             return true;
         }
-        range = {allocation->address, allocation->address + allocation->size_bytes};
+        if (is_write && checking(kDependence)) worker_.stored.insert(allocation->address);
+        range = {allocation->address, allocation->address + allocation->size_bytes, allocation->given};
         return true;
     }
     const Finding outside = is_write ? Finding::kOutOfBoundsWrite : Finding::kOutOfBoundsRead;

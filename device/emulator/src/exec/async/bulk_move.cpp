@@ -109,6 +109,7 @@ void Interpreter<M>::deliver_bulk(BulkCopy& copy) {
         if (global == kOutOfBounds) {
             fill_out_of_bounds(copy.tensor->map, at, bytes);
         } else {
+            if (checking(kDependence) && is_unknown(global, bytes)) note_dependence();
             std::memcpy(at, memory_.alias(memory_.data_offset(global)), bytes);
             if (copy.tensor) convert_loaded(copy.tensor->map, at, bytes);
         }
@@ -165,6 +166,11 @@ void Interpreter<M>::write_store(BulkCopy& copy) {
             reduce_run(static_cast<AtomOp>(copy.reduce_op), static_cast<AtomType>(copy.reduce_type), to, from, bytes);
         else
             std::memcpy(to, from, bytes);
+        if (checking(kDependence) && (copy.reduces || block_.has_dependent)) {
+            if (copy.reduces && block_.launch->is_part()) memory_.num_shared_updates.fetch_add(1, std::memory_order_relaxed);
+            if (block_.launch->is_part() || block_.has_dependent) memory_.mark_unwritten(global, bytes);
+            return;
+        }
         if (copy.reduces) return;
         if (copy.staged_state.empty()) return memory_.mark_initialized(global, bytes);
         uint32_t begin = 0;

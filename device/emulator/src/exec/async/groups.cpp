@@ -54,6 +54,10 @@ void Interpreter<M>::async_copy(const Inst& inst, uint32_t mask) {
             for (uint32_t i = 0; i < inst.bytes; ++i) block_.shared_state[to[lane] + i] |= 2;
         });
     }
+    if (checking(kDependence))
+        for_lanes(reading & readable, [&](uint32_t lane) {
+            if (is_unknown(from[lane], copy.source_bytes[lane])) note_dependence();
+        });
     if (checking(kStreamcheck))
         for_lanes(reading & readable, [&](uint32_t lane) {
             if (memory_.contains(from[lane])) memory_.footprints().mark(Touch::kRead, from[lane], copy.source_bytes[lane]);

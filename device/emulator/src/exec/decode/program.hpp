@@ -148,6 +148,7 @@ enum InstFlags : uint8_t {
     kFlagUnsignedExtend = 0,
     kFlagSignExtend = 1,     // narrow loads: sign-extend into the destination row
     kFlagAligned = 2,        // barriers: .aligned, all threads of the warp must come together
+    kFlagUnread = 2,         // atomics: nothing reads the destination
     kFlagHasCount = 4,       // barriers: operand b is a thread count
     kFlagReturnsValue = 8,   // atomics: atom (not red) with a destination
     kFlagHidden = 16,        // put in by the decoder: not an instruction of the program, not counted

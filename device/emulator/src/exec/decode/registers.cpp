@@ -133,8 +133,12 @@ FrameSizes allot_registers(std::vector<Inst>& code, std::vector<uint32_t>& opera
         active.emplace(interval.end, interval.reg);
     }
 
+    std::vector<uint64_t> read(words, 0);
+    for (const Ref& ref : refs)
+        if (!ref.is_def) add(read, ref.reg);
     for (const Ref& ref : refs) {
         Inst& inst = code[ref.inst];
+        if (inst.op == Op::kAtomic && inst.vec == 1 && inst.bytes != 16 && ref.is_def && !test(read, ref.reg)) inst.flags |= kFlagUnread;
         const uint32_t at = place[ref.reg];
         const uint32_t operand =
             classes[ref.reg] == RegClass::k64 ? make_operand(kBase64, at * kRow64Bytes) : make_operand(kBase32, at * kRow32Bytes);

@@ -164,6 +164,7 @@ void Block::start(uint64_t cluster_index, uint32_t rank) {
     linear = (static_cast<uint64_t>(ctaid[2]) * grid.y + ctaid[1]) * grid.x + ctaid[0];
     cluster_rank = rank;
     has_begun = false;
+    has_dependent = false;
     live_threads = num_threads;
     next_warp = 0;
     quanta = 0;
@@ -192,6 +193,7 @@ void Block::start(uint64_t cluster_index, uint32_t rank) {
     }
     for (Warp& warp : warps) {
         warp.live = warp.initial;
+        warp.depends = false;
         warp.forced_pc = ~0u;
         warp.carry = 0;
         warp.entries.clear();

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "../../memory/round_up.hpp"
@@ -122,6 +123,9 @@ struct Warp {
     Poll polls[kMostPolls];
     uint32_t last_poll = 0;
     bool is_vain = false;
+    // It has read what blocks that do not run may have a part in, or shared memory that a warp may have written that has: what it writes
+    // from now on counts as unwritten, and what goes wrong in it is no finding.
+    bool depends = false;
     WarpCycle cycle;
     uint64_t changes = 0;                     // times that it did what others can see
     uint32_t loop_low = ~0u, loop_high = 0;   // first and last instruction of the loops that it took since somebody looked
@@ -192,6 +196,7 @@ struct Block {
     Cluster* cluster = nullptr;  // null: a cluster of this block alone
     uint32_t cluster_rank = 0;
     uint32_t ctaid[3] = {0, 0, 0};
+    bool has_dependent = false;  // one of its warps, or of its cluster's, depends on other blocks
     bool has_begun = false;  // one of its threads has executed an instruction
     uint32_t num_warps = 0, num_threads = 0, live_threads = 0;
     uint32_t next_warp = 0;
@@ -324,6 +329,7 @@ struct LaunchState {
     WaitBoard waits;
     uint64_t run_clusters = 0;            // of the grid's that run: all, or a sample
     std::vector<uint64_t> cluster_order;  // empty: in order
+    bool is_part() const { return run_clusters < grid_clusters; }
     std::atomic<uint64_t>* read_sectors = nullptr;  // counters: one bit for each 32-byte sector of the arena
     std::atomic<uint64_t>* write_sectors = nullptr;
     uint32_t co_resident = 1;  // blocks
@@ -367,6 +373,7 @@ inline bool Block::has_shared(uint64_t offset, uint32_t bytes) const {
 
 struct Range {
     uint64_t begin = 1, end = 0;
+    bool given = false;
 };
 
 // Race check: plain reads of global memory by one warp at one instruction that the shadow has not been told of yet. They are noted before
@@ -385,6 +392,7 @@ struct Worker {
     uint32_t checks = 0;
     std::vector<Range> ranges;  // by pc: the allocation that the instruction's last access was in
     std::unordered_map<uint64_t, uint64_t> folded;  // (finding, pc) -> count
+    std::unordered_set<uint64_t> stored;            // kDependence: addresses of the allocations that were stored to
     Counters counters;            // what belongs to no instruction
     std::vector<Counters> lines;  // by pc, when counters are on
     uint32_t pending = 0;  // of these that are in use, for the warp that runs

@@ -5,9 +5,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <thread>
+#include <unordered_set>
 
 #include "../../memory/race_shadow.hpp"
 #include "engine.hpp"
@@ -132,6 +134,29 @@ std::vector<uint64_t> choose_sample(uint64_t clusters, uint64_t sampled, uint64_
     return chosen;
 }
 
+using WrittenRuns = std::map<uint64_t, std::vector<std::pair<uint64_t, uint64_t>>>;  // of bytes, by the address of their allocation
+
+// What is written of the allocations that are not given.
+WrittenRuns find_written_runs(const DeviceMemory& memory) {
+    WrittenRuns found;
+    for (const Allocation& allocation : memory.live_allocations())
+        if (allocation.kind == MemoryKind::kDevice && !allocation.given)
+            found[allocation.address] = memory.find_initialized(allocation.address, allocation.size_bytes);
+    return found;
+}
+
+// Blocks that were left out may have overwritten anything in the allocations that those which ran have stored to.
+void forget_overwritten(DeviceMemory& memory, const WrittenRuns& before, const std::vector<Worker>& pool) {
+    if (before.empty()) return;
+    std::unordered_set<uint64_t> stored;
+    for (const Worker& worker : pool) stored.insert(worker.stored.begin(), worker.stored.end());
+    for (const uint64_t address : stored) {
+        const auto found = before.find(address);
+        if (found == before.end()) continue;
+        for (const auto& [begin, end] : found->second) memory.mark_unwritten(begin, end - begin);
+    }
+}
+
 void print_output(LaunchState& state) {
     std::stable_sort(state.output.begin(), state.output.end(), [](const auto& x, const auto& y) { return x.block < y.block; });
     for (const LaunchState::Output& line : state.output) std::fputs(line.text.c_str(), line.is_error ? stderr : stdout);
@@ -154,6 +179,7 @@ LaunchResult run(const Launch& launch, DeviceMemory& memory, const ExecOptions& 
     state.image = found->second.get();
     state.memory = &memory;
     state.options = options;
+    if (memory.has_given()) state.options.checks |= kDependence;
     result.status = validate(launch, *state.image);
     if (result.status != kSuccess) return result;
 
@@ -164,7 +190,7 @@ LaunchResult run(const Launch& launch, DeviceMemory& memory, const ExecOptions& 
     state.cluster_blocks = launch.cluster.x * launch.cluster.y * launch.cluster.z;
     state.grid_clusters = state.grid_blocks / state.cluster_blocks;
     state.shared_bytes = state.image->shared_static_bytes + launch.dynamic_shared_bytes;
-    state.mode = options.counters ? Mode::kCounted : options.checks ? Mode::kChecked : Mode::kPlain;
+    state.mode = options.counters ? Mode::kCounted : state.options.checks ? Mode::kChecked : Mode::kPlain;
     const AlignedBytes constants = make_constants(state);
     if (options.schedule == Schedule::kRandom) {
         state.cluster_order.resize(state.grid_clusters);
@@ -219,11 +245,13 @@ LaunchResult run(const Launch& launch, DeviceMemory& memory, const ExecOptions& 
     for (uint32_t i = 0; i < workers; ++i) {
         pool[i].launch = &state;
         pool[i].id = i;
-        pool[i].checks = options.checks;
+        pool[i].checks = state.options.checks;
         pool[i].ranges.assign(state.image->code.size(), Range{});
         if (options.counters) pool[i].lines.assign(state.image->code.size(), Counters{});
     }
+    const WrittenRuns before = state.is_part() && memory.has_given() ? find_written_runs(memory) : WrittenRuns{};
     run_workers(state, pool);
+    forget_overwritten(memory, before, pool);
     for (Worker& worker : pool) {
         if (options.counters) state.counters.add(worker.counters);
         for (const auto& [key, count] : worker.folded) {

@@ -265,6 +265,7 @@ std::string describe_shared_near(const LaunchState& state, uint64_t address) {
 }  // namespace
 
 void report_access(Worker& worker, Block& block, Warp& warp, uint32_t pc, uint32_t lane, const AccessFinding& found) {
+    if (warp.depends) return;
     const LaunchState& state = *worker.launch;
     AccessFinding access = found;
     if (access.finding == Finding::kUninitialized && access.space == MemSpace::kGlobal && state.options.zero_memory)
@@ -412,6 +413,7 @@ const char* race_advice(const LaunchState& state, const Block& block, const Warp
 }  // namespace
 
 void report_race(Worker& worker, Block& block, Warp& warp, uint32_t pc, uint32_t lane, const RaceFinding& found) {
+    if (block.has_dependent) return;
     const LaunchState& state = *worker.launch;
     RaceFinding race = found;
     const uint32_t swap = confirming_swap(state, pc, race);
@@ -453,6 +455,7 @@ void report_race(Worker& worker, Block& block, Warp& warp, uint32_t pc, uint32_t
 }
 
 void report_event(Worker& worker, Block& block, Warp& warp, uint32_t pc, uint32_t lane, Finding finding, const std::string& detail) {
+    if (block.has_dependent) return;
     uint64_t key;
     if (!is_new(worker, finding, pc, key)) return;
     const LaunchState& state = *worker.launch;

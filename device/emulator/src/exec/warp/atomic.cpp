@@ -253,7 +253,13 @@ void Interpreter<M>::atomic(const Inst& inst, uint32_t mask) {
             if (checking(kInitcheck) && static_cast<AtomOp>(inst.mode) != AtomOp::kExch) {
                 for_lanes(in_global, [&](uint32_t lane) { check_global_init(1u << lane, address, size, address[lane], address[lane]); });
             }
-            mark_global(in_global, address, size, lo, hi, false);
+            if (checking(kDependence)) {
+                const bool reads = static_cast<AtomOp>(inst.mode) != AtomOp::kExch;
+                const bool returns = (inst.flags & (kFlagReturnsValue | kFlagUnread)) == kFlagReturnsValue;
+                follow_updates(in_global, address, size, reads, returns);
+            } else {
+                mark_global(in_global, address, size, lo, hi, false);
+            }
             if (checking(kStreamcheck)) memory_.footprints().mark_lanes(Touch::kStrongWrite, in_global, address, size, lo, hi, false);
             // The order in which the race check sees atomics on a word has to be that of their values.
             const SpinLock turn(checking(kRacecheck) && !block_.launch->single_worker ? &block_.launch->atomic_turn : nullptr);

@@ -400,7 +400,8 @@ uint32_t Interpreter<M>::check_global(uint32_t mask, const uint64_t* address, ui
                 report_access(worker_, block_, warp_, pc_, lane, finding);
                 return;
             }
-            range = {allocation->address, allocation->address + allocation->size_bytes};
+            if (is_write && checking(kDependence)) worker_.stored.insert(allocation->address);
+            range = {allocation->address, allocation->address + allocation->size_bytes, allocation->given};
             return;
         }
         finding.finding = inside && allocation->live ? Finding::kPeerAccess
@@ -410,7 +411,7 @@ uint32_t Interpreter<M>::check_global(uint32_t mask, const uint64_t* address, ui
         report_access(worker_, block_, warp_, pc_, lane, finding);
         status = kErrorIllegalAddress;
     });
-    if (status != kSuccess) {
+    if (status != kSuccess && !warp_.depends) {
         if (checking(kMemcheck)) {
             std::lock_guard lock(block_.launch->mutex);  // go on, to collect all findings; the launch fails at its end
             if (block_.launch->status == kSuccess) block_.launch->status = status;
@@ -436,7 +437,7 @@ uint32_t Interpreter<M>::check_shared(uint32_t mask, const uint64_t* address, ui
         report_access(worker_, block_, warp_, pc_, lane, {kind, MemSpace::kShared, is_write, is_atomic, at, size});
         status = misaligned ? kErrorMisalignedAddress : kErrorIllegalAddress;
     });
-    if (status != kSuccess) {
+    if (status != kSuccess && !warp_.depends) {
         if (checking(kMemcheck)) {
             std::lock_guard lock(block_.launch->mutex);
             if (block_.launch->status == kSuccess) block_.launch->status = status;
@@ -472,6 +473,8 @@ void Interpreter<M>::check_global_init(uint32_t mask, const uint64_t* address, u
 
 template <Mode M>
 void Interpreter<M>::mark_global(uint32_t mask, const uint64_t* address, uint32_t size, uint64_t lo, uint64_t hi, bool contiguous) {
+    if (checking(kDependence) && warp_.depends) [[unlikely]]
+        return unmark_global(mask, address, size);
     if (contiguous) {
         memory_.mark_initialized(lo, hi + size - lo);
         return;
@@ -486,6 +489,57 @@ void Interpreter<M>::mark_global(uint32_t mask, const uint64_t* address, uint32_
             __atomic_fetch_or(bits + 1, static_cast<uint8_t>(wanted >> 8), __ATOMIC_RELAXED);
         if (wanted >> 16) __atomic_fetch_or(bits + 2, static_cast<uint8_t>(wanted >> 16), __ATOMIC_RELAXED);
     });
+}
+
+// Whether nothing that ran has written all of the bytes, and they are not given.
+template <Mode M>
+bool Interpreter<M>::is_unknown(uint64_t address, uint64_t bytes) const {
+    if (memory_.is_initialized(address, bytes)) return false;
+    const Range& range = worker_.ranges[pc_];
+    if (address >= range.begin && address + bytes <= range.end) return !range.given;
+    const Allocation* allocation = memory_.find(address);
+    return allocation == nullptr || !allocation->given;
+}
+
+template <Mode M>
+void Interpreter<M>::note_dependence() {
+    warp_.depends = true;
+    if (block_.has_dependent) return;
+    block_.has_dependent = true;
+    if (block_.cluster != nullptr)
+        for (Block* block : block_.cluster->blocks) block->has_dependent = true;
+    memory_.num_dependent_blocks.fetch_add(1, std::memory_order_relaxed);
+}
+
+template <Mode M>
+void Interpreter<M>::follow_reads(uint32_t mask, const uint64_t* address, uint32_t size, uint64_t lo, uint64_t hi) {
+    if (warp_.depends) return;
+    const Range& range = worker_.ranges[pc_];
+    if (range.given && lo >= range.begin && hi + size <= range.end) return;
+    if (hi - lo <= 1024 && memory_.is_initialized(lo, hi + size - lo)) return;
+    bool unknown = false;
+    for_lanes(mask, [&](uint32_t lane) { unknown = unknown || is_unknown(address[lane], size); });
+    if (unknown) note_dependence();
+}
+
+// What outlives a launch, such as a module's variables, stays written.
+template <Mode M>
+void Interpreter<M>::unmark_global(uint32_t mask, const uint64_t* address, uint32_t size) {
+    for_lanes(mask, [&](uint32_t lane) {
+        const Allocation* allocation = memory_.find(address[lane]);
+        if (allocation && allocation->kind == MemoryKind::kDevice) memory_.mark_unwritten(address[lane], size);
+    });
+}
+
+// An atomic or a reduction: where blocks are left out, they may update the same word.
+template <Mode M>
+void Interpreter<M>::follow_updates(uint32_t mask, const uint64_t* address, uint32_t size, bool reads, bool returns) {
+    bool unknown = block_.launch->is_part();
+    if (unknown) memory_.num_shared_updates.fetch_add(1, std::memory_order_relaxed);
+    for_lanes(mask, [&](uint32_t lane) { unknown = unknown || (reads && is_unknown(address[lane], size)); });
+    if (unknown && returns) note_dependence();
+    if (unknown || warp_.depends) return unmark_global(mask, address, size);
+    for_lanes(mask, [&](uint32_t lane) { memory_.mark_initialized(address[lane], size); });
 }
 
 template <Mode M>
@@ -525,6 +579,12 @@ void Interpreter<M>::access_global(const Inst& inst, uint32_t mask, const uint64
         // Also without checks: a later launch may be checked.
         const Span part = whole ? span : span_of(address, good, size);
         mark_global(good, address, size, part.lo, part.hi, part.contiguous());
+    }
+    if constexpr (!kStore) {
+        if (checking(kDependence) && !is_const) {
+            const Span part = whole ? span : span_of(address, good, size);
+            follow_reads(good, address, size, part.lo, part.hi);
+        }
     }
     if (checking(kStreamcheck)) {
         const bool strong = inst.order & kOrderStrong;

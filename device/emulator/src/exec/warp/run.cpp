@@ -416,6 +416,7 @@ StopReason Interpreter<M>::run_turn(uint64_t budget) {
                 ++pc_;
                 break;
             case Op::kLoad:
+                inherit_dependence(inst.space);
                 if (!kCount && inst.space == MemSpace::kShared && mask == ~0u && access_shared_simply<false>(inst)) {
                     ++pc_;
                     break;
@@ -441,6 +442,7 @@ StopReason Interpreter<M>::run_turn(uint64_t budget) {
                 break;
             case Op::kAtomic:
                 warp_.moved_at = warp_.loops;
+                inherit_dependence(inst.space);
                 atomic(inst, mask);
                 ++pc_;
                 if (polled_) [[unlikely]]
@@ -506,7 +508,10 @@ StopReason Interpreter<M>::run_turn(uint64_t budget) {
                 ++pc_;
                 break;
             case Op::kMma: mma(inst, mask); break;
-            case Op::kLoadMatrix: load_matrix(inst, mask); break;
+            case Op::kLoadMatrix:
+                inherit_dependence(MemSpace::kShared);
+                load_matrix(inst, mask);
+                break;
             case Op::kStoreMatrix:
                 warp_.moved_at = warp_.loops;
                 ++warp_.changes;
@@ -515,6 +520,7 @@ StopReason Interpreter<M>::run_turn(uint64_t budget) {
             case Op::kMoveMatrix: move_matrix(inst, mask); break;
             case Op::kWgmma:
                 ++warp_.changes;
+                inherit_dependence(MemSpace::kShared);
                 wgmma(inst, mask);
                 break;
             case Op::kMbarrier:

@@ -258,6 +258,7 @@ void Interpreter<M>::complete_barrier(uint32_t id) {
     for (Warp& warp : block_.warps) {
         for (Entry& entry : warp.entries) {
             if (entry.state != EntryState::kBarrier || entry.barrier != id) continue;
+            warp.depends |= block_.has_dependent;
             if (!whole_block) order::acquire(block_, warp, entry.mask, done.handed);
             const Inst& inst = image_.code[entry.pc];
             const Frame& frame = warp.frames[entry.frame];
