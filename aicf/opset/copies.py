@@ -63,7 +63,7 @@ def read_copy(attrs: Attrs) -> Copy:
     per_piece = [len(numbers[name]) for name in ("sources", "in_offsets", "out_offsets")]
     if not 1 <= count <= MAX_PIECES or per_piece != [count] * 3 or len(numbers["in_strides"]) != NUM_AXES * count:
         raise ValueError(f"{COPY}: takes 1 to {MAX_PIECES} pieces, each with a source, two offsets and {NUM_AXES} strides, got {numbers}")
-    whole = _ints(attrs, "whole")
+    whole = _ints({"whole": (), **attrs}, "whole")
     if whole and (count > 1 or len(whole) != NUM_AXES):
         raise ValueError(f"{COPY}: one piece alone has zeros around it, in {NUM_AXES} extents, got {count} pieces and {whole}")
     if len(numbers["extents"]) != NUM_AXES - 1 or len(numbers["out_strides"]) != NUM_AXES or min(map(min, numbers.values())) < 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -123,20 +124,32 @@ KERNELS = (
         "accesses are numbered across rows, as wide as rows allow; a thread has several under way",
         (THREADS, ITEMS),
         (),
-        ({"threads": 256, "items": 1}, {"threads": 256, "items": 4}),
+        ({"threads": 256, "items": 1}, {"threads": 256, "items": 2}, {"threads": 256, "items": 4}),
         domain=lambda t: (*_serve(), Count({"count": 1, "width": 1}, max=2**36)),
     ),
 )
-# So few elements are taken by one wave of threads, with an access each.
+# Of this size are the problems of the class `small`.
 _FEW_ELEMS = 2**20
+# Threads that 132 multiprocessors hold.
+_WAVE = 132 * 2048
+_PACK_BYTES = 16
+
+
+def _count_accesses(problem: Problem) -> int:
+    """Return how many accesses y takes, each as wide as its rows and those of the table allow."""
+    width, item = problem.sizes["width"], ITEM_BYTES[_get(problem, "dtype")]
+    strides = [width + pad for pad in (problem.padding.get(name, 0) for name in ("table", "y")) if isinstance(pad, int)]
+    wide = math.gcd(_PACK_BYTES, *(item * stride for stride in (width, *strides)))
+    return problem.sizes["count"] * (width * item // wide)
 
 
 def choose(problem: Problem) -> Choice:
-    """Return several accesses a thread where there are more than one wave of threads makes."""
-    flat = KERNELS[2]
-    if problem.sizes["count"] * problem.sizes["width"] <= _FEW_ELEMS:
-        return Choice(flat.bind({"threads": 256, "items": 1}), "all accesses fit one wave of threads")
-    return Choice(flat.bind({"threads": 256, "items": 4}), "more accesses than one wave of threads makes")
+    """Return several accesses a thread where threads with one each are more than two waves: fewer would leave multiprocessors uneven."""
+    flat, waves = KERNELS[2], _count_accesses(problem) / _WAVE
+    if waves <= 2:
+        return Choice(flat.bind({"threads": 256, "items": 1}), "all accesses fit two waves of threads")
+    items = 2 if waves <= 8 else 4
+    return Choice(flat.bind({"threads": 256, "items": items}), f"{waves:.0f} waves of threads have an access each")
 
 
 def _problem(suite: str, count: int, vocabulary: int, width: int, dtype: str = "float32", index: str = "int64", **padding: int) -> Problem:

@@ -125,6 +125,15 @@ def test_what_is_timed_has_no_wrong_index_and_what_is_proved_has() -> None:
     assert (proved < 0).any() and (proved >= problem.sizes["vocabulary"]).any()
 
 
+@pytest.mark.parametrize(
+    ("count", "width", "padding", "items"), [(2361, 512, 0, 1), (2361, 512, 1, 2), (10000, 1024, 0, 2), (32095, 4096, 0, 4), (1, 1, 0, 1)]
+)
+def test_accesses_of_a_thread_follow_from_how_many_there_are(count: int, width: int, padding: int, items: int) -> None:
+    assert OP.choose is not None
+    problem = Problem({"count": count, "vocabulary": 50257, "width": width}, {"dtype": "float16"}, {"y": padding})
+    assert OP.choose(problem).variant.name == f"flat/threads256_items{items}"
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("mode", Mode)
 @pytest.mark.parametrize("problem", BENCH, ids=[p.name for p in BENCH])

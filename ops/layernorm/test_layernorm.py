@@ -116,6 +116,23 @@ def test_a_variance_of_squares_less_the_squared_mean_is_refused_far_from_zero(de
         assert is_within is not is_refused
 
 
+@pytest.mark.parametrize(
+    ("rows", "columns", "dtype", "variant"),
+    [
+        (25000, 768, "float16", "row_in_registers/threads32_rows4_elems32"),
+        (25000, 768, "float32", "row_in_registers/threads128_rows1_elems8"),
+        (500, 4096, "float16", "row_in_registers/threads256_rows1_elems16"),
+        (124, 477, "float32", "row_in_registers/threads128_rows1_elems8"),
+        (146, 36229, "float16", "cluster_passes/threads1024"),
+        (1024, 50257, "float32", "block_passes/threads512"),
+    ],
+)
+def test_threads_of_a_row_follow_from_its_length_and_how_many_there_are(rows: int, columns: int, dtype: str, variant: str) -> None:
+    assert OP.choose is not None
+    problem = Problem({"rows": rows, "columns": columns}, {"dtype": dtype})
+    assert OP.choose(problem).variant.name == variant
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("mode", Mode)
 @pytest.mark.parametrize("problem", BENCH, ids=[p.name for p in BENCH])

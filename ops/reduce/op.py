@@ -196,6 +196,7 @@ KERNELS = (
         ),
     ),
 )
+_FEW_SUMMED = 16  # rows that a thread reads one after the other
 _NAIVE, _GROUPS, _ROW_PARTS, _COLUMN_PARTS, _WHOLE, _ATOMIC = KERNELS
 # Blocks that fill a chip, and the bytes of a row from which a block is too few threads for it.
 _MANY_ROWS, _LONG_BYTES = 264, 1 << 16
@@ -208,6 +209,8 @@ def choose(problem: Problem) -> Choice:
     packs = -(-row_bytes // PACK_BYTES)
     if over == "all":
         return Choice(_WHOLE.bind(_WHOLE.variants[0]), "all elements are one result")
+    if over == "rows" and rows <= _FEW_SUMMED:
+        return Choice(_NAIVE.bind(_NAIVE.variants[0]), f"{rows} rows are too few for parts of a column, a thread takes it whole")
     if over == "rows":
         bound = next((b for b in reversed(_COLUMN_PARTS.variants) if packs >= b["width"]), _COLUMN_PARTS.variants[0])
         return Choice(_COLUMN_PARTS.bind(bound), f"a row has {packs} accesses of 16 bytes")

@@ -179,6 +179,13 @@ def test_parts_that_are_left_out_are_refused(device: Device, tmp_path: Path) -> 
     assert {fault.kind.value for fault in result.all_faults} == {"mismatch"}
 
 
+@pytest.mark.parametrize(("rows", "kernel"), [(2, "naive"), (16, "naive"), (17, "column_parts")])
+def test_columns_of_few_rows_are_taken_whole(rows: int, kernel: str) -> None:
+    assert OP.choose is not None
+    problem = Problem({"rows": rows, "columns": 156270}, {"dtype": "bfloat16", "reduction": "mean", "over": "rows"})
+    assert OP.choose(problem).variant.kernel == kernel
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("mode", Mode)
 @pytest.mark.parametrize("problem", BENCH, ids=[p.name for p in BENCH])

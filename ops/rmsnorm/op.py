@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -117,8 +118,9 @@ BLOCK_FITS = Constraint(
     "threads * rows must be whole warps, at most 1024",
     lambda t: t["threads"] * t["rows"] % 32 == 0 and t["threads"] * t["rows"] <= 1024,
 )
+WARP = 32
 ONE_ROW_BEYOND_WARP = Constraint(
-    "one_row_beyond_warp", "a group of more than a warp is a whole block: rows = 1", lambda t: t["threads"] <= 32 or t["rows"] == 1
+    "one_row_beyond_warp", "a group of more than a warp is a whole block: rows = 1", lambda t: t["threads"] <= WARP or t["rows"] == 1
 )
 
 
@@ -136,8 +138,20 @@ _SHARES = (
     {"threads": 512, "rows": 1, "elems": 16},
     {"threads": 1024, "rows": 1, "elems": 16},
 )
-# So few rows leave multiprocessors idle where a block takes each.
-_FEW_ROWS = 64
+# Half as many threads for rows of 16-bit elements: each has 32 of them, and the rest of its work once for them all.
+_LONG_SHARES = (
+    {"threads": 32, "rows": 4, "elems": 32},
+    {"threads": 64, "rows": 1, "elems": 32},
+    {"threads": 128, "rows": 1, "elems": 32},
+    {"threads": 256, "rows": 1, "elems": 32},
+    {"threads": 512, "rows": 1, "elems": 32},
+)
+_LEAST_LONG = 513  # shorter rows are held by a warp with less
+# Threads of 132 multiprocessors: two waves of those that have registers for 32 elements, and half a wave of any.
+_TWO_WAVES, _HALF_WAVE = 132 * 1024, 132 * 256
+# So few rows leave multiprocessors idle where a block takes each; so few leave some with one more than others, in cover of which
+# clusters take them apart.
+_FEW_ROWS, _UNEVEN_ROWS = 64, 264
 _REGIONS = {f"to_{t['threads'] * t['elems']}": (Count({"columns": 1}, max=t["threads"] * t["elems"]),) for t in _SHARES}
 _REGIONS |= {"few_long": (Count({"rows": 1}, max=_FEW_ROWS),), "long": ()}
 
@@ -187,21 +201,35 @@ KERNELS = (
         "a group of threads keeps its row in registers, which is read once; several short rows per block",
         (GROUP, ROWS, ELEMS),
         (BLOCK_FITS, ONE_ROW_BEYOND_WARP),
-        _SHARES,
+        (*_LONG_SHARES, *_SHARES),
         domain=lambda t: _serve(t["threads"] * t["elems"]),
         tile=lambda t: {"rows": t["rows"]},
     ),
 )
 
 
+def _find_share(problem: Problem) -> tuple[Mapping[str, int], str] | None:
+    """Return the tunables of row_in_registers and why these, None where no registers hold a row."""
+    rows, columns = problem.sizes["rows"], problem.sizes["columns"]
+    shares = [s for s in _SHARES if columns <= s["threads"] * s["elems"]]
+    if ITEM_BYTES[_find_dtype(problem)] == 2 and columns >= _LEAST_LONG:
+        longer = [s for s in _LONG_SHARES if columns <= s["threads"] * s["elems"]]
+        if longer and rows * longer[0]["threads"] >= _TWO_WAVES:
+            return longer[0], f"the registers of {longer[0]['threads']} threads hold a row, and rows are many"
+    if not shares:
+        return None
+    wide = next((s for s in shares if s["threads"] > WARP), None)
+    if wide and shares[0]["threads"] == WARP and rows * WARP < _HALF_WAVE:
+        return wide, f"rows are few: {wide['threads']} threads take each"
+    return shares[0], f"the registers of {shares[0]['threads']} threads hold a row"
+
+
 def choose(problem: Problem) -> Choice:
     """Return the variant that keeps a row in the registers of as few threads as hold it, or reads long rows again."""
-    columns = problem.sizes["columns"]
-    registers = next(k for k in KERNELS if k.name == "row_in_registers")
-    for bound in registers.variants:
-        if columns <= bound["threads"] * bound["elems"]:
-            return Choice(registers.bind(bound), f"the registers of {bound['threads']} threads hold a row")
-    if problem.sizes["rows"] <= _FEW_ROWS:
+    found = _find_share(problem)
+    if found is not None:
+        return Choice(next(k for k in KERNELS if k.name == "row_in_registers").bind(found[0]), found[1])
+    if problem.sizes["rows"] <= _UNEVEN_ROWS:
         return Choice(KERNELS[2].bind({"threads": 1024}), "few rows, longer than registers hold")
     return Choice(KERNELS[1].bind({"threads": 512}), "a row is longer than registers hold")
 

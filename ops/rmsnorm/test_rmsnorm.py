@@ -102,6 +102,22 @@ def test_a_sum_that_is_kept_in_16_bits_is_refused_wherever_rows_have_16(device: 
     assert refused == {p.name for p in OP.select_problems("verify") if p.attributes["dtype"] != "float32"}
 
 
+@pytest.mark.parametrize(
+    ("rows", "columns", "dtype", "variant"),
+    [
+        (976, 12288, "float16", "row_in_registers/threads512_rows1_elems32"),
+        (44175, 768, "float16", "row_in_registers/threads32_rows4_elems32"),
+        (12829, 8192, "float32", "row_in_registers/threads512_rows1_elems16"),
+        (684, 512, "float16", "row_in_registers/threads128_rows1_elems8"),
+        (146, 36229, "float16", "cluster_passes/threads1024"),
+    ],
+)
+def test_threads_of_a_row_follow_from_its_length_and_how_many_there_are(rows: int, columns: int, dtype: str, variant: str) -> None:
+    assert OP.choose is not None
+    problem = Problem({"rows": rows, "columns": columns}, {"dtype": dtype})
+    assert OP.choose(problem).variant.name == variant
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("mode", Mode)
 @pytest.mark.parametrize("problem", BENCH, ids=[p.name for p in BENCH])

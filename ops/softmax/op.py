@@ -177,13 +177,26 @@ _SHARES = (
     {"threads": 256, "rows": 1, "vectors": 8},
     {"threads": 1024, "rows": 1, "vectors": 4},
 )
+# For as long rows, where they are many: of half to a fourth as many threads each has more elements, and the rest of its work once for them
+# all.
+_LONG_SHARES = (
+    {"threads": 4, "rows": 32, "vectors": 8},
+    {"threads": 8, "rows": 16, "vectors": 8},
+    {"threads": 32, "rows": 4, "vectors": 8},
+    {"threads": 64, "rows": 1, "vectors": 8},
+    {"threads": 128, "rows": 1, "vectors": 8},
+)
+_LEAST_LONG = 33  # shorter rows are held by as few threads with less
 # Others that problems drawn from the population may need.
 _MORE_SHARES = (
     {"threads": 8, "rows": 16, "vectors": 4},
-    {"threads": 8, "rows": 16, "vectors": 8},
     {"threads": 32, "rows": 8, "vectors": 2},
-    {"threads": 32, "rows": 4, "vectors": 8},
 )
+# Two waves of threads that have registers for 32 elements, on 132 multiprocessors.
+_TWO_WAVES = 132 * 1024
+# With so few rows some multiprocessors have one more than others, where a block takes each: clusters even that out. A block is as fast as
+# a cluster with rows of so many columns.
+_UNEVEN_ROWS, _LEAST_CLUSTERED = 264, 24 * 1024
 # So few rows leave multiprocessors idle where a block takes each.
 _FEW_ROWS = 64
 _NAMES = ("to_16", "tiny_rows", "short_rows", "to_512", "to_1024", "to_2048", "to_4096", "middle_rows", "to_16384")
@@ -245,7 +258,7 @@ KERNELS = (
         "a group of threads keeps its row in registers between the passes: x is read once; many short rows per block",
         (GROUP, GROUPS, VECTORS),
         (GROUPS_FIT_BLOCK, ONE_ROW_BEYOND_WARP),
-        (*_SHARES, *_MORE_SHARES),
+        (*_SHARES, *_LONG_SHARES, *_MORE_SHARES),
         max_spill_bytes=16,  # of blocks of 1024 threads, whose masked rows want two more than the 64 registers that a thread has
         domain=lambda t: _serve(t["threads"] * t["vectors"] * 4),
         tile=_find_row_tile,
@@ -262,17 +275,28 @@ KERNELS = (
 )
 
 
+def _find_share(rows: int, columns: int) -> Mapping[str, int] | None:
+    """Return the tunables of row_in_registers for rows of a length, None where no registers hold them."""
+    fitting = [[s for s in shares if columns <= s["threads"] * s["vectors"] * 4] for shares in (_LONG_SHARES, _SHARES)]
+    longer, shares = fitting
+    if longer and columns >= _LEAST_LONG and rows * longer[0]["threads"] >= _TWO_WAVES and longer[0]["threads"] < shares[0]["threads"]:
+        return longer[0]
+    return shares[0] if shares else None
+
+
 def choose(problem: Problem) -> Choice:
     """Return the variant that keeps a row where it fits: in the registers of as few threads as hold it, or in shared memory."""
-    columns = problem.sizes["columns"]
+    rows, columns = problem.sizes["rows"], problem.sizes["columns"]
     block, cluster, registers, shared = KERNELS[2:]
-    for bound in _SHARES:
-        if columns <= bound["threads"] * bound["vectors"] * 4:
-            return Choice(registers.bind(bound), f"the registers of {bound['threads']} threads hold a row")
-    if problem.sizes["rows"] <= _FEW_ROWS:
+    share = _find_share(rows, columns)
+    if share is not None:
+        return Choice(registers.bind(share), f"the registers of {share['threads']} threads hold a row")
+    if rows <= _FEW_ROWS and columns >= _LEAST_CLUSTERED:
         return Choice(cluster.bind({"threads": 1024}), "few rows, longer than registers hold")
     if columns <= _MAX_SHARED_FLOATS:
         return Choice(shared.bind({"threads": 1024}), "shared memory holds a row")
+    if rows <= _UNEVEN_ROWS:
+        return Choice(cluster.bind({"threads": 1024}), "rows longer than shared memory, and few enough to leave multiprocessors uneven")
     return Choice(block.bind({"threads": 1024}), "a row is longer than shared memory")
 
 

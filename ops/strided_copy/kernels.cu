@@ -126,13 +126,8 @@ __device__ __forceinline__ TilePart find_part(const Piece& p, int block) {
     const int first_across = p.tiles_across.find_remainder(row, rest) << p.log_across;
     const Offsets at = find_offsets<2>(p, rest);
     const Axis &down = p.axes[0], &across = p.axes[1];
-    return {p.x + at.x + first_down * down.x_step + first_across * across.x_step,
-            p.y + at.y + first_down * down.y_step + first_across * across.y_step,
-            down.x_step,
-            across.y_step,
-            static_cast<int>(down.extent) - first_down,
-            static_cast<int>(across.extent) - first_across,
-            p.log_down};
+    return {p.x + at.x + first_across * across.x_step,  p.y + at.y + first_down * down.y_step,          first_down, first_across,
+            static_cast<int>(down.extent) - first_down, static_cast<int>(across.extent) - first_across, p.log_down};
 }
 
 // Takes a tile of axes 1 and 0 to shared memory along x's innermost axis, and from there to y along y's.
@@ -142,12 +137,13 @@ __device__ __forceinline__ void turn_tile(const Piece& p, int block, char* share
     const TilePart part = find_part(p, block);
     const Axis &down = p.axes[0], &across = p.axes[1];
     const int num_down = part.num_down, num_across = part.num_across;
-    const char* const x = part.x;
-    char* const y = part.y;
+    const char* const x = part.x + part.first_down * down.x_step;
+    char* const y = part.y + part.first_across * across.y_step;
     const int num_places = 1 << (p.log_down + p.log_across);
     Word loaded[kItems];
 #pragma unroll
     for (int u = 0; u < kItems; ++u) {
+        if (u * kThreads >= num_places) break;
         const int place = u * kThreads + static_cast<int>(threadIdx.x);
         const int i = place >> p.log_across, j = place & ((1 << p.log_across) - 1);
         if (place < num_places && i < num_down && j < num_across) {
@@ -156,6 +152,7 @@ __device__ __forceinline__ void turn_tile(const Piece& p, int block, char* share
     }
 #pragma unroll
     for (int u = 0; u < kItems; ++u) {
+        if (u * kThreads >= num_places) break;
         const int place = u * kThreads + static_cast<int>(threadIdx.x);
         const int i = place >> p.log_across, j = place & ((1 << p.log_across) - 1);
         if (place < num_places && i < num_down && j < num_across) {
@@ -165,6 +162,7 @@ __device__ __forceinline__ void turn_tile(const Piece& p, int block, char* share
     __syncthreads();
 #pragma unroll
     for (int u = 0; u < kItems; ++u) {
+        if (u * kThreads >= num_places) break;
         const int place = u * kThreads + static_cast<int>(threadIdx.x);
         const int j = place >> p.log_down, i = place & ((1 << p.log_down) - 1);
         if (place < num_places && i < num_down && j < num_across) {

@@ -19,13 +19,21 @@ inline constexpr int kLineWords = kLineBytes / 4;
 inline constexpr int kPitchWords = kLineWords + 1;
 inline constexpr int kPackedBytes = 4 * kLines * kPitchWords;
 
-// A tile's part of a piece: where it begins, and what of both axes is left from there on.
+// A tile's part of a piece: its first line in x and its first element of a column in y, which places of both axes are these, and how many
+// are left from there on.
 struct TilePart {
-    const char* x;
-    char* y;
-    std::int64_t x_step, y_step;  // along axis 0 in x, along axis 1 in y, in bytes
-    int num_down, num_across;     // places of axis 0 and of axis 1
+    const char* x;  // of place 0 of axis 0
+    char* y;        // of place 0 of axis 1
+    int first_down, first_across;
+    int num_down, num_across;
     int log_down;
+
+    __device__ __forceinline__ const char* find_row(const Piece& p, int row) const {
+        return x + p.down.find_offset(first_down + row, p.axes[0].x_step);
+    }
+    __device__ __forceinline__ char* find_column(const Piece& p, int column) const {
+        return y + p.across.find_offset(first_across + column, p.axes[1].y_step);
+    }
 };
 
 template <int kBytes>
@@ -65,13 +73,12 @@ struct LineWalk {
 
 // Reads lines of x by accesses of kBytes, up to 16 of a thread under way at once.
 template <int kBytes, int kThreads>
-__device__ __forceinline__ void read_lines(const TilePart& t, int log_item, char* shared) {
+__device__ __forceinline__ void read_lines(const Piece& p, const TilePart& t, char* shared) {
     using Type = typename Access<kBytes>::Type;
     using Walk = LineWalk<kBytes, kThreads>;
     constexpr int kAtOnce = Walk::kCount < 16 ? Walk::kCount : 16;
     const Walk walk;
-    const int mask = (1 << t.log_down) - 1, left = (t.num_across << log_item) - walk.place;
-    const char* const x = t.x + walk.place;
+    const int mask = (1 << t.log_down) - 1, left = (t.num_across << p.log_bytes) - walk.place;
     char* const to = shared + walk.first * (4 * kPitchWords) + walk.place;
 #pragma unroll 1
     for (int base = 0; base < Walk::kCount; base += kAtOnce) {
@@ -82,7 +89,7 @@ __device__ __forceinline__ void read_lines(const TilePart& t, int log_item, char
             const int line = walk.first + (base + u) * Walk::kStep;
             const int row = line & mask, panel = (line >> t.log_down) * kLineBytes;
             is_there[u] = row < t.num_down && panel < left;
-            if (is_there[u]) loaded[u] = *reinterpret_cast<const Type*>(x + (row * t.x_step + panel));
+            if (is_there[u]) loaded[u] = *reinterpret_cast<const Type*>(t.find_row(p, row) + (walk.place + panel));
         }
         char* const lines = to + base * (Walk::kStep * 4 * kPitchWords);
 #pragma unroll
@@ -118,7 +125,7 @@ __device__ __forceinline__ void read_shifted_lines(const Piece& p, const TilePar
             const int row = line & mask, at = (line >> t.log_down) * kLineBytes + walk.place;
             loaded[u][0] = loaded[u][1] = 0;
             if (row >= t.num_down || at >= bytes_across) continue;
-            const char* const begin = t.x + row * t.x_step;
+            const char* const begin = t.find_row(p, row);
             const Words<Element> words = find_words<Element>(p, begin, begin + bytes_across, begin + at);
             bits[u] = words.bits;
             words.load(loaded[u]);
@@ -168,7 +175,7 @@ __device__ __forceinline__ void turn_words(const std::uint32_t (&words)[kRows],
 // Writes y by accesses of kRows elements. A warp takes 32 lines and kRows words of them: 32 / kRows accesses that follow each other in y,
 // for each of as many columns as these words hold.
 template <int kItemBytes, int kRows, int kThreads>
-__device__ __forceinline__ void write_columns(const TilePart& t, const char* shared) {
+__device__ __forceinline__ void write_columns(const Piece& p, const TilePart& t, const char* shared) {
     using Type = typename Access<kItemBytes * kRows>::Type;
     constexpr int kColumns = 4 / kItemBytes;
     constexpr int kUnits = kLines / 32 * (kLineWords / kRows);  // of a warp each
@@ -185,7 +192,6 @@ __device__ __forceinline__ void write_columns(const TilePart& t, const char* sha
 #pragma unroll
         for (int r = 0; r < kRows; ++r) words[r] = from[r * kPitchWords];
         turn_words<kItemBytes, kRows>(words, turned);
-        char* const to = t.y + row * kItemBytes + column * t.y_step;
 #pragma unroll
         for (int e = 0; e < kColumns; ++e) {
             if (column + e >= t.num_across) continue;
@@ -197,18 +203,18 @@ __device__ __forceinline__ void write_columns(const TilePart& t, const char* sha
             } else {
                 value = {turned[e][0], turned[e][1], turned[e][2], turned[e][3]};
             }
-            *reinterpret_cast<Type*>(to + e * t.y_step) = value;
+            *reinterpret_cast<Type*>(t.find_column(p, column + e) + row * kItemBytes) = value;
         }
     }
 }
 
 template <int kItemBytes, int kThreads>
-__device__ __forceinline__ void write_tile(const TilePart& t, int log_bytes, const char* shared) {
-    switch (log_bytes) {
-        case 4: return write_columns<kItemBytes, 16 / kItemBytes, kThreads>(t, shared);
-        case 3: return write_columns<kItemBytes, 8 / kItemBytes, kThreads>(t, shared);
-        case 2: return write_columns<kItemBytes, 4 / kItemBytes, kThreads>(t, shared);
-        default: return write_columns<kItemBytes, 1, kThreads>(t, shared);
+__device__ __forceinline__ void write_tile(const Piece& p, const TilePart& t, const char* shared) {
+    switch (p.log_y) {
+        case 4: return write_columns<kItemBytes, 16 / kItemBytes, kThreads>(p, t, shared);
+        case 3: return write_columns<kItemBytes, 8 / kItemBytes, kThreads>(p, t, shared);
+        case 2: return write_columns<kItemBytes, 4 / kItemBytes, kThreads>(p, t, shared);
+        default: return write_columns<kItemBytes, 1, kThreads>(p, t, shared);
     }
 }
 
@@ -216,18 +222,18 @@ __device__ __forceinline__ void write_tile(const TilePart& t, int log_bytes, con
 template <int kThreads>
 __device__ __forceinline__ void turn_packed(const Piece& p, const TilePart& t, char* shared) {
     switch (p.log_x) {
-        case 4: read_lines<16, kThreads>(t, p.log_bytes, shared); break;
-        case 3: read_lines<8, kThreads>(t, p.log_bytes, shared); break;
-        case 2: read_lines<4, kThreads>(t, p.log_bytes, shared); break;
+        case 4: read_lines<16, kThreads>(p, t, shared); break;
+        case 3: read_lines<8, kThreads>(p, t, shared); break;
+        case 2: read_lines<4, kThreads>(p, t, shared); break;
         default:
             p.log_bytes == 0 ? read_shifted_lines<std::uint8_t, kThreads>(p, t, shared)
                              : read_shifted_lines<std::uint16_t, kThreads>(p, t, shared);
     }
     __syncthreads();
     switch (p.log_bytes) {
-        case 0: return write_tile<1, kThreads>(t, p.log_y, shared);
-        case 1: return write_tile<2, kThreads>(t, p.log_y, shared);
-        default: return write_tile<4, kThreads>(t, p.log_y, shared);
+        case 0: return write_tile<1, kThreads>(p, t, shared);
+        case 1: return write_tile<2, kThreads>(p, t, shared);
+        default: return write_tile<4, kThreads>(p, t, shared);
     }
 }
 

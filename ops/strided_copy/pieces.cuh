@@ -23,6 +23,22 @@ struct Axis {
 // What a kernel does that the one before does not: see the table in kernels.cu.
 enum class Rung { kMerged, kTurned, kPacked };
 
+// Two axes that one side has as one: places of the first are counted by the divisor, the second steps this far on the other side. An axis
+// alone has no step.
+struct Fold {
+    Divisor first;
+    std::int64_t step;
+
+    // How far place `i` lies from the first, where those of the first axis lie `first_step` apart.
+#ifdef __CUDACC__
+    __device__ __forceinline__ std::int64_t find_offset(int i, std::int64_t first_step) const {
+        if (step == 0) return i * first_step;
+        const int second = first.divide(i);
+        return second * step + first.find_remainder(i, second) * first_step;
+    }
+#endif
+};
+
 // How the accesses of a piece are numbered: in 31 bits, in tiles of elements or of words that are, in packs of rows that are, or in 64
 // bits where there are more.
 enum class Way { kRuns, kTiles, kPacked, kRows, kLarge };
@@ -45,6 +61,7 @@ struct Piece {
     int log_down, log_across;
     int pitch_bytes;  // of a place of axis 0 in shared memory
     Divisor tiles_down, tiles_across;
+    Fold down, across;  // in tiles of words
 };
 
 // At most kCapacity parts: a launch copies its parameters, most have few.

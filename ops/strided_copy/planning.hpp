@@ -72,6 +72,23 @@ struct Shape {
         return last + item == count_places() * item ? last + item : 0;
     }
 
+    // Joins an axis that is shorter than a line of a tile with another that goes on where it ends on the side `along`; what the other side
+    // makes of it is returned. The first two axes stay axes of their own.
+    Fold fold(int axis, std::int64_t Side::* along, std::int64_t Side::* other, std::int64_t item) {
+        constexpr std::int64_t kLineBytes = 128;
+        Side& first = axes[axis];
+        Fold found = {make_divisor(first.extent), 0};
+        for (int k = 2; k < num_axes && first.extent * item < kLineBytes; ++k) {
+            if (axes[k].*along != first.extent * first.*along) continue;
+            found.step = axes[k].*other;
+            first.extent *= axes[k].extent;
+            std::copy(axes + k + 1, axes + num_axes, axes + k);
+            --num_axes;
+            break;
+        }
+        return found;
+    }
+
     // The axis with the shortest steps in x.
     int find_innermost_of_x() const {
         int found = 0;
@@ -121,9 +138,10 @@ inline std::int64_t count_tiles(const Piece& piece) {
 }
 
 // The logarithm of the widest access, up to 16 bytes, that a side allows whose innermost axis is `inner`: its other steps, its address and
-// the extent of that axis are multiples.
-inline int find_log_access(const Shape& shape, int inner, std::uintptr_t address, std::int64_t Shape::Side::* step, int log_bytes) {
-    std::uint64_t all = address | static_cast<std::uint64_t>(shape.axes[inner].extent << log_bytes);
+// the extent of that axis are multiples. `folded` is the step of an axis that the other side has folded.
+inline int find_log_access(const Shape& shape, int inner, std::uintptr_t address, std::int64_t Shape::Side::* step, std::int64_t folded,
+                           int log_bytes) {
+    std::uint64_t all = address | static_cast<std::uint64_t>(shape.axes[inner].extent << log_bytes | folded);
     for (int i = 0; i < shape.num_axes; ++i) {
         if (i != inner) all |= static_cast<std::uint64_t>(shape.axes[i].*step);
     }
@@ -132,15 +150,19 @@ inline int find_log_access(const Shape& shape, int inner, std::uintptr_t address
     return log_wide;
 }
 
-// Tiles of words: where elements are neighbours along both innermost axes, and these have a sector's bytes or more.
-inline bool plan_packed(const Shape& shape, int log_bytes, Piece* piece) {
-    constexpr std::int64_t kLeastBytes = 32;
-    const Shape::Side &down = shape.axes[0], &across = shape.axes[1];
+// Tiles of words: where elements are neighbours along both innermost axes, and these have some bytes.
+inline bool plan_packed(Shape shape, int log_bytes, Piece* piece) {
     const std::int64_t item = std::int64_t{1} << log_bytes;
+    piece->across = shape.fold(1, &Shape::Side::x_step, &Shape::Side::y_step, item);
+    piece->down = shape.fold(0, &Shape::Side::y_step, &Shape::Side::x_step, item);
+    const Shape::Side &down = shape.axes[0], &across = shape.axes[1];
     if (log_bytes > 2 || down.y_step != item || across.x_step != item) return false;
-    if (down.extent * item < kLeastBytes || across.extent * item < kLeastBytes) return false;
-    piece->log_x = find_log_access(shape, 1, reinterpret_cast<std::uintptr_t>(piece->x), &Shape::Side::x_step, log_bytes);
-    piece->log_y = find_log_access(shape, 0, reinterpret_cast<std::uintptr_t>(piece->y), &Shape::Side::y_step, log_bytes);
+    // Where an axis goes on beyond one of these, tiles of elements would be short on both sides.
+    const std::int64_t least_bytes = piece->across.step != 0 || piece->down.step != 0 ? 8 : 16;
+    if (down.extent * item < least_bytes || across.extent * item < least_bytes) return false;
+    piece->log_x = find_log_access(shape, 1, reinterpret_cast<std::uintptr_t>(piece->x), &Shape::Side::x_step, piece->down.step, log_bytes);
+    piece->log_y =
+        find_log_access(shape, 0, reinterpret_cast<std::uintptr_t>(piece->y), &Shape::Side::y_step, piece->across.step, log_bytes);
     // Elements of one byte are stored one by one or by fours.
     if (log_bytes == 0 && piece->log_y == 1) piece->log_y = 0;
     piece->log_bytes = log_bytes;
@@ -156,7 +178,7 @@ inline bool plan_packed(const Shape& shape, int log_bytes, Piece* piece) {
 // Rows of neighbours on both sides that allow only narrow accesses, in packs of 16 bytes of y: a row has as many as one that begins a byte
 // before a multiple of 16.
 inline bool plan_rows(Shape shape, int log_bytes, Piece* piece) {
-    constexpr std::int64_t kLeastBytes = 64, kMostBytes = 1 << 30;
+    constexpr std::int64_t kLeastBytes = 32, kMostBytes = 1 << 30;
     const std::int64_t item = std::int64_t{1} << log_bytes;
     Shape::Side& inner = shape.axes[0];
     const std::int64_t row_bytes = inner.extent * item;
