@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from device.interface import Device, DeviceArray, Stream
@@ -24,6 +25,8 @@ MAX_WHOLE_INSTRUCTIONS = 100_000_000
 _MOST_REPEATED_BYTES = 2e7
 _MOST_WHOLE_BYTES = 7e7
 _MOST_WHOLE_FLOPS = 1e9
+# Rows that are copied one by one, as they do not follow each other.
+_MOST_COPIES = 1 << 15
 # Of a real device's memory, so that other programs are left some.
 _MEMORY_SHARE = 0.8
 # A launch on a real device cannot be stopped: what would take longer is told by problems whose largest size is a part of this one's.
@@ -83,7 +86,10 @@ def is_affordable(op: Op, problem: Problem, *, is_judged: bool = False) -> bool:
     ``is_judged``: all of its outputs have been judged in part.
     """
     cost, most = op.cost(problem), _MOST_REPEATED_BYTES if is_judged else _MOST_WHOLE_BYTES
-    return max(cost.bytes_moved, _find_span_bytes(op, problem)) <= most and cost.flops <= _MOST_WHOLE_FLOPS
+    if max(cost.bytes_moved, _find_span_bytes(op, problem)) > most or cost.flops > _MOST_WHOLE_FLOPS:
+        return False
+    arrays = [each for each in plan_arguments(op, problem).values() if isinstance(each, DeviceArray)]
+    return sum(math.prod(a.shape[:-1]) for a in arrays if a.span_bytes != math.prod(a.shape) * a.dtype.itemsize) <= _MOST_COPIES
 
 
 def _find_span_bytes(op: Op, problem: Problem) -> int:

@@ -40,6 +40,8 @@ EXP_ROUNDINGS = 2.0 * ULPS["expf"]
 _MOST_AT_A_TIME = 1 << 22
 
 SMOOTHING = Scalar("label_smoothing", 0.0, 0.0, 0.5)
+# What a caller may have got wrong; the last is a class in 32 bits.
+WRONG_LABELS = (-1, 2**31 - 1, 2**32)
 # Which rows of the logits those given are, where a sample of them is judged; the labels are all there, as those that count are counted.
 ROW_NUMBERS = "row_numbers"
 IGNORE = Scalar("ignore_index", -100, dtype="int64", choices=(-100, 0, 1))
@@ -62,9 +64,13 @@ def _read_ignored(problem: Problem) -> int:
 
 
 def _find_label_values(problem: Problem) -> Indices:
-    """Return what labels may be: classes, and the one that is ignored, where that is none of them."""
+    """Return what labels may be: classes, the one that is ignored, where that is none of them, and wrong ones.
+
+    A wrong label makes the loss NaN, which hides what else is wrong with it: those come where the rows leave a remainder of 5 by 8.
+    """
     ignored = _read_ignored(problem)
-    return Indices("classes", also=() if 0 <= ignored < problem.sizes["classes"] else (ignored,))
+    also = () if 0 <= ignored < problem.sizes["classes"] else (ignored,)
+    return Indices("classes", also=also, wrong=WRONG_LABELS if problem.sizes["rows"] % 8 == 5 else ())
 
 
 def _weigh_rows(inputs: Arrays, problem: Problem) -> NDArray[np.float64]:
@@ -76,11 +82,12 @@ def _weigh_rows(inputs: Arrays, problem: Problem) -> NDArray[np.float64]:
     return counted[inputs[ROW_NUMBERS]] if ROW_NUMBERS in inputs else counted
 
 
-def _find_labels(inputs: Arrays, problem: Problem) -> NDArray[np.int64]:
-    """Return the label of each row of the logits, 0 for one that is ignored, which need not be a class."""
+def _find_labels(inputs: Arrays, problem: Problem) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Return the label of each row of the logits, 0 where it is no class, and which of those are wrong: all but the ignored one."""
     labels = np.asarray(inputs["labels"], np.int64)
-    labels = np.where(labels == _read_ignored(problem), 0, labels)
-    return labels[inputs[ROW_NUMBERS]] if ROW_NUMBERS in inputs else labels
+    labels = labels[inputs[ROW_NUMBERS]] if ROW_NUMBERS in inputs else labels
+    is_class = (labels >= 0) & (labels < problem.sizes["classes"])
+    return np.where(is_class, labels, 0), ~is_class & (labels != _read_ignored(problem))
 
 
 def _split(problem: Problem) -> Iterator[slice]:
@@ -98,18 +105,22 @@ def _find_target(labels: NDArray[np.int64], problem: Problem) -> NDArray[np.floa
 
 
 def reference(inputs: Arrays, problem: Problem) -> dict[str, NDArray[np.float64]]:
-    """Return the loss, the gradient of the logits where it is asked for, and the sums of its columns; the mean over no row is NaN."""
+    """Return the loss, the gradient of the logits where it is asked for, and the sums of its columns.
+
+    The mean over no row is NaN, and so are the loss and a row's gradient where its label is neither a class nor the ignored one.
+    """
     rows, classes = problem.sizes["rows"], problem.sizes["classes"]
-    weights, labels, losses = _weigh_rows(inputs, problem), _find_labels(inputs, problem), np.empty(rows)
+    weights, (labels, is_wrong), losses = _weigh_rows(inputs, problem), _find_labels(inputs, problem), np.empty(rows)
     counted = np.nan_to_num(weights)[:, np.newaxis]
     gradient = np.empty((rows, classes)) if problem.attributes.get("with_gradient", True) else None
     for part in _split(problem):
         x, target = np.asarray(inputs["logits"][part], np.float64), _find_target(labels[part], problem)
         shifted = x - x.max(axis=1, keepdims=True)
         logs = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
-        losses[part] = -(target * logs).sum(axis=1)
+        losses[part] = np.where(is_wrong[part], np.nan, -(target * logs).sum(axis=1))
         if gradient is not None:
-            gradient[part] = np.where(counted[part] > 0.0, (np.exp(logs) - target) * counted[part], 0.0)
+            slopes = np.where(is_wrong[part, np.newaxis], np.nan, np.exp(logs) - target)
+            gradient[part] = np.where(counted[part] > 0.0, slopes * counted[part], 0.0)
     results = {"loss": np.asarray((losses * weights).sum())}
     if gradient is not None:
         results["dlogits"] = gradient
@@ -126,7 +137,7 @@ def tolerance(inputs: Arrays, outputs: Arrays, problem: Problem) -> dict[str, ND
     """
     rows, classes = problem.sizes["rows"], problem.sizes["classes"]
     weights, smoothing, dtype = np.nan_to_num(_weigh_rows(inputs, problem)), _read_smoothing(problem), _find_dtype(problem)
-    all_labels, losses, loss_errors = _find_labels(inputs, problem), np.empty(rows), np.empty(rows)
+    (all_labels, _), losses, loss_errors = _find_labels(inputs, problem), np.empty(rows), np.empty(rows)
     bounds = {"dlogits": np.empty((rows, classes))} if "dlogits" in outputs else {}
     column_errors, column_magnitudes = np.zeros(classes), np.zeros(classes)
     for part in _split(problem):
@@ -280,6 +291,8 @@ PROBLEMS = (
     _problem("verify", 150, 1000, "bfloat16", with_dbias=True),
     _problem("verify", 19, 2050, with_dbias=True),
     _problem("verify", 4100, 3, with_gradient=False),
+    _problem("verify", 61, 70),
+    _problem("verify", 69, 33, "bfloat16", with_dbias=True),
     _problem("emulated", 256, 1000),
     _problem("emulated", 32, 8192, "bfloat16"),
     _problem("bench sweep", 8192, 32000, "bfloat16"),

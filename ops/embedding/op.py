@@ -30,8 +30,9 @@ from harness.spec import (
 from .population import FLOATS, INDICES, POPULATION
 
 ITEM_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "int64": 8, "int32": 4}
-# What a caller may have got wrong, in either dtype.
+# What a caller may have got wrong, in either dtype, and what is a right one in 32 bits.
 WRONG_INDICES = (-1, -(2**31), 2**31 - 1)
+WRONG_IN_64_BITS = 2**32
 # Where a sample of y's rows is judged: which they are, and which rows of the table are left.
 ROW_NUMBERS, TABLE_ROWS = "row_numbers", "table_rows"
 
@@ -46,7 +47,8 @@ def _has_status(problem: Problem) -> bool:
 
 def _find_values(problem: Problem) -> Indices:
     """Return what indices may be: without a status word a wrong one ends the launch."""
-    return Indices("vocabulary", wrong=WRONG_INDICES if _has_status(problem) else ())
+    wide = (WRONG_IN_64_BITS,) if _get(problem, "index_dtype") == "int64" else ()
+    return Indices("vocabulary", wrong=(*WRONG_INDICES, *wide) if _has_status(problem) else ())
 
 
 def reference(inputs: Arrays, problem: Problem) -> dict[str, NDArray[np.float64]]:

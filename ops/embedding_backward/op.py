@@ -32,8 +32,9 @@ from harness.spec.bounds import add_rounding, bound_sum
 from .population import FLOATS, INDICES, POPULATION
 
 ITEM_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "int64": 8, "int32": 4}
-# What a caller may have got wrong, in either dtype.
+# What a caller may have got wrong, in either dtype, and what is a right one in 32 bits.
 WRONG_INDICES = (-1, -(2**31), 2**31 - 1)
+WRONG_IN_64_BITS = 2**32
 # Where a sample of the table's rows is judged: which they are, of how many, and which rows of dy are left.
 TABLE_ROWS, NUM_ROWS, ROW_NUMBERS = "table_rows", "num_rows", "row_numbers"
 
@@ -50,7 +51,8 @@ def _has_status(problem: Problem) -> bool:
 
 def _find_values(problem: Problem) -> Indices:
     """Return what indices may be: without a status word a wrong one ends the launch."""
-    return Indices("vocabulary", wrong=WRONG_INDICES if _has_status(problem) else ())
+    wide = (WRONG_IN_64_BITS,) if _get(problem, "index_dtype") == "int64" else ()
+    return Indices("vocabulary", wrong=(*WRONG_INDICES, *wide) if _has_status(problem) else ())
 
 
 def _find_right(inputs: Arrays, problem: Problem) -> NDArray[np.bool_]:

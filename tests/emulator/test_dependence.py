@@ -138,20 +138,38 @@ def test_a_count_that_nobody_reads_makes_nothing_depend(emulator: Runtime, libra
     assert memory.find_written("y") == [FIRST, LAST] and memory.find_written("negative") == []
 
 
-@pytest.mark.parametrize("places", [7, -1])
+@pytest.mark.parametrize("place", [7, -1])
 def test_what_goes_wrong_in_a_block_that_depends_on_others_is_no_finding(
-    emulator: Runtime, library: ctypes.CDLL, memory: Memory, places: int
+    emulator: Runtime, library: ctypes.CDLL, memory: Memory, place: int
 ) -> None:
-    x, y = memory.make("x", 4 * SIZE), memory.make("y", 4 * SIZE)
-    unwritten = memory.make("places", 4 * SIZE)
-    values = np.full(SIZE, places, np.int32)
-    emulator.call("cudaMemcpy", unwritten, values.ctypes.data, values.nbytes, 1)
+    x, y, places = memory.make("x", 4 * SIZE), memory.make("y", 4 * SIZE), memory.make("places", 4 * SIZE)
+    fill_with(emulator, places, place)
     assert memory.forget(memory.found["places"][0]) == 0
     with Kernels.options(_holder(emulator), given=x.value, sample_blocks=2, sample_seed=1, checks="memcheck"):
-        library.run_follow(unwritten, y, NUM_BLOCKS)
+        library.run_hand_over(place, places, NUM_BLOCKS)
+        library.run_follow(places, y, NUM_BLOCKS)
         status = emulator.code("cudaDeviceSynchronize")
         assert count_dependence(emulator)[0] > 0
     # A trap ends the launch all the same.
-    assert (status != 0) is (places < 0)
-    assert emulator.reports() == [] and memory.find_written("y") == []
+    assert (status != 0) is (place < 0)
+    assert memory.find_written("y") == [] or place >= 0
+    assert emulator.reports() == []
     emulator.library.aicfEmulatorClearError()
+
+
+def test_what_no_block_can_have_written_is_garbage_for_all_of_them(emulator: Runtime, library: ctypes.CDLL, memory: Memory) -> None:
+    """A wild read of one's own output depends on nobody: what comes of it is the kernel's fault."""
+    x, y, places = memory.make("x", 4 * SIZE), memory.make("y", 4 * SIZE), memory.make("places", 4 * SIZE)
+    fill_with(emulator, places, 7)
+    assert memory.forget(memory.found["places"][0]) == 0
+    with Kernels.options(_holder(emulator), given=x.value, sample_blocks=2, sample_seed=1, checks="memcheck"):
+        library.run_follow(places, y, NUM_BLOCKS)
+        assert emulator.code("cudaDeviceSynchronize") != 0
+        assert count_dependence(emulator)[0] == 0
+    assert {report["kind"] for report in emulator.reports()} == {"out_of_bounds_write"}
+    emulator.library.aicfEmulatorClearError()
+
+
+def fill_with(emulator: Runtime, address: c_void_p, value: int) -> None:
+    values = np.full(SIZE, value, np.int32)
+    emulator.call("cudaMemcpy", address, values.ctypes.data, values.nbytes, 1)

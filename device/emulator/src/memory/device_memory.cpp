@@ -435,7 +435,14 @@ uint64_t DeviceMemory::set_read_only(const std::vector<uint64_t>& addresses) { r
 uint64_t DeviceMemory::set_given(const std::vector<uint64_t>& addresses) {
     has_given_ = !addresses.empty();
     if (has_given_) num_dependent_blocks = num_shared_updates = 0;
+    set_flag(&Allocation::is_shared, {});
     return set_flag(&Allocation::given, addresses);
+}
+
+void DeviceMemory::note_shared(uint64_t address) {
+    std::unique_lock lock(state_->mutex);
+    if (const auto found = state_->block_at(address); found != state_->blocks.end())
+        state_->blocks.at(found->first).allocation.is_shared = true;
 }
 
 uint64_t DeviceMemory::used_bytes(uint32_t device) const {

@@ -46,6 +46,7 @@ struct Allocation {
     int device = 0;           // that was current when it was made
     bool read_only = false;   // a store by a kernel is a finding
     bool given = false;       // its bytes are known, whether or not anything wrote them
+    bool is_shared = false;   // a launch of which blocks were left out has stored to it, since allocations were given
 };
 
 enum class FreeResult : uint8_t { kOk, kNotAllocated, kDoubleFree, kInsidePointer };
@@ -76,6 +77,7 @@ public:
     // The same for those whose bytes are known, whether or not anything wrote them. Where there are any, launches tell what blocks that do
     // not run may have a part in: its bytes count as unwritten.
     uint64_t set_given(const std::vector<uint64_t>& addresses);
+    void note_shared(uint64_t address);
     bool has_given() const { return has_given_; }
     // Since set_given() of any: blocks that worked on what others may have a part in, and updates of memory that others may update.
     std::atomic<uint64_t> num_dependent_blocks{0}, num_shared_updates{0};

@@ -94,7 +94,7 @@ bool Interpreter<M>::check_run(uint32_t lane, uint64_t address, uint32_t bytes, 
             return true;
         }
         if (is_write && checking(kDependence)) worker_.stored.insert(allocation->address);
-        range = {allocation->address, allocation->address + allocation->size_bytes, allocation->given};
+        range = {allocation->address, allocation->address + allocation->size_bytes, allocation->given, allocation->is_shared};
         return true;
     }
     const Finding outside = is_write ? Finding::kOutOfBoundsWrite : Finding::kOutOfBoundsRead;

@@ -109,7 +109,7 @@ void Interpreter<M>::deliver_bulk(BulkCopy& copy) {
         if (global == kOutOfBounds) {
             fill_out_of_bounds(copy.tensor->map, at, bytes);
         } else {
-            if (checking(kDependence) && is_unknown(global, bytes)) note_dependence();
+            if (checking(kDependence) && is_unknown(global, bytes, false)) note_dependence();
             std::memcpy(at, memory_.alias(memory_.data_offset(global)), bytes);
             if (copy.tensor) convert_loaded(copy.tensor->map, at, bytes);
         }

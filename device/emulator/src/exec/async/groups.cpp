@@ -56,7 +56,7 @@ void Interpreter<M>::async_copy(const Inst& inst, uint32_t mask) {
     }
     if (checking(kDependence))
         for_lanes(reading & readable, [&](uint32_t lane) {
-            if (is_unknown(from[lane], copy.source_bytes[lane])) note_dependence();
+            if (is_unknown(from[lane], copy.source_bytes[lane], false)) note_dependence();
         });
     if (checking(kStreamcheck))
         for_lanes(reading & readable, [&](uint32_t lane) {

@@ -373,7 +373,8 @@ inline bool Block::has_shared(uint64_t offset, uint32_t bytes) const {
 
 struct Range {
     uint64_t begin = 1, end = 0;
-    bool given = false;
+    bool given = false;      // as the allocation is
+    bool is_shared = false;  // blocks of an earlier launch that were left out may have stored to it
 };
 
 // Race check: plain reads of global memory by one warp at one instruction that the shadow has not been told of yet. They are noted before

@@ -151,6 +151,7 @@ void forget_overwritten(DeviceMemory& memory, const WrittenRuns& before, const s
     std::unordered_set<uint64_t> stored;
     for (const Worker& worker : pool) stored.insert(worker.stored.begin(), worker.stored.end());
     for (const uint64_t address : stored) {
+        memory.note_shared(address);
         const auto found = before.find(address);
         if (found == before.end()) continue;
         for (const auto& [begin, end] : found->second) memory.mark_unwritten(begin, end - begin);

@@ -401,7 +401,7 @@ uint32_t Interpreter<M>::check_global(uint32_t mask, const uint64_t* address, ui
                 return;
             }
             if (is_write && checking(kDependence)) worker_.stored.insert(allocation->address);
-            range = {allocation->address, allocation->address + allocation->size_bytes, allocation->given};
+            range = {allocation->address, allocation->address + allocation->size_bytes, allocation->given, allocation->is_shared};
             return;
         }
         finding.finding = inside && allocation->live ? Finding::kPeerAccess
@@ -491,14 +491,16 @@ void Interpreter<M>::mark_global(uint32_t mask, const uint64_t* address, uint32_
     });
 }
 
-// Whether nothing that ran has written all of the bytes, and they are not given.
+// Whether bytes that nothing which ran has written, and that are not given, may have been written by a block that was left out: of an
+// earlier launch, or, where the access is one by which blocks of a launch talk to each other, of this one. Else they are garbage for
+// everybody.
 template <Mode M>
-bool Interpreter<M>::is_unknown(uint64_t address, uint64_t bytes) const {
+bool Interpreter<M>::is_unknown(uint64_t address, uint64_t bytes, bool is_strong) const {
     if (memory_.is_initialized(address, bytes)) return false;
     const Range& range = worker_.ranges[pc_];
-    if (address >= range.begin && address + bytes <= range.end) return !range.given;
+    if (address >= range.begin && address + bytes <= range.end) return !range.given && (is_strong || range.is_shared);
     const Allocation* allocation = memory_.find(address);
-    return allocation == nullptr || !allocation->given;
+    return allocation != nullptr && !allocation->given && (is_strong || allocation->is_shared);
 }
 
 template <Mode M>
@@ -512,13 +514,13 @@ void Interpreter<M>::note_dependence() {
 }
 
 template <Mode M>
-void Interpreter<M>::follow_reads(uint32_t mask, const uint64_t* address, uint32_t size, uint64_t lo, uint64_t hi) {
+void Interpreter<M>::follow_reads(uint32_t mask, const uint64_t* address, uint32_t size, uint64_t lo, uint64_t hi, bool is_strong) {
     if (warp_.depends) return;
     const Range& range = worker_.ranges[pc_];
-    if (range.given && lo >= range.begin && hi + size <= range.end) return;
+    if ((range.given || !(is_strong || range.is_shared)) && lo >= range.begin && hi + size <= range.end) return;
     if (hi - lo <= 1024 && memory_.is_initialized(lo, hi + size - lo)) return;
     bool unknown = false;
-    for_lanes(mask, [&](uint32_t lane) { unknown = unknown || is_unknown(address[lane], size); });
+    for_lanes(mask, [&](uint32_t lane) { unknown = unknown || is_unknown(address[lane], size, is_strong); });
     if (unknown) note_dependence();
 }
 
@@ -536,7 +538,7 @@ template <Mode M>
 void Interpreter<M>::follow_updates(uint32_t mask, const uint64_t* address, uint32_t size, bool reads, bool returns) {
     bool unknown = block_.launch->is_part();
     if (unknown) memory_.num_shared_updates.fetch_add(1, std::memory_order_relaxed);
-    for_lanes(mask, [&](uint32_t lane) { unknown = unknown || (reads && is_unknown(address[lane], size)); });
+    for_lanes(mask, [&](uint32_t lane) { unknown = unknown || (reads && is_unknown(address[lane], size, true)); });
     if (unknown && returns) note_dependence();
     if (unknown || warp_.depends) return unmark_global(mask, address, size);
     for_lanes(mask, [&](uint32_t lane) { memory_.mark_initialized(address[lane], size); });
@@ -583,7 +585,7 @@ void Interpreter<M>::access_global(const Inst& inst, uint32_t mask, const uint64
     if constexpr (!kStore) {
         if (checking(kDependence) && !is_const) {
             const Span part = whole ? span : span_of(address, good, size);
-            follow_reads(good, address, size, part.lo, part.hi);
+            follow_reads(good, address, size, part.lo, part.hi, inst.order & kOrderStrong);
         }
     }
     if (checking(kStreamcheck)) {

@@ -121,13 +121,13 @@ private:
     void check_shared_init(uint32_t mask, const uint64_t* address, uint32_t size, uint64_t lo, uint64_t hi);
     void mark_global(uint32_t mask, const uint64_t* address, uint32_t size, uint64_t lo, uint64_t hi, bool contiguous);
     // kDependence: what blocks that do not run may have a part in.
-    bool is_unknown(uint64_t address, uint64_t bytes) const;
+    bool is_unknown(uint64_t address, uint64_t bytes, bool is_strong) const;
     void note_dependence();
     void inherit_dependence(MemSpace space) {
         if (kChecks && block_.has_dependent && (space == MemSpace::kShared || space == MemSpace::kGeneric)) [[unlikely]]
             warp_.depends = true;
     }
-    void follow_reads(uint32_t mask, const uint64_t* address, uint32_t size, uint64_t lo, uint64_t hi);
+    void follow_reads(uint32_t mask, const uint64_t* address, uint32_t size, uint64_t lo, uint64_t hi, bool is_strong);
     void follow_updates(uint32_t mask, const uint64_t* address, uint32_t size, bool reads, bool returns);
     void unmark_global(uint32_t mask, const uint64_t* address, uint32_t size);
     // Lanes whose address is in the host's own memory: outside the arena, for what check_global() lets pass.
