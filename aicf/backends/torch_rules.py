@@ -6,7 +6,6 @@ backend casts an output that is not in the dtype that its type says.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -15,7 +14,7 @@ from torch.nn import functional as TF
 
 from aicf.errors import UnsupportedError
 from aicf.opset import Attrs, Type
-from contract.expressions.philox import draw_words, find_kept
+from contract.expressions.philox import draw_sequence, find_kept
 
 Rule = Callable[[Sequence[Any], Attrs, Sequence[Type]], Sequence[Any]]
 _aten: Any = torch.ops.aten
@@ -202,13 +201,9 @@ def _dropout(inputs: Sequence[Any], attrs: Attrs, results: Sequence[Type]) -> li
     x, counter = inputs
     seed, offset = counter.cpu().numpy()
     p: Any = attrs["p"]
-    words = draw_words(_count(x.shape), int(seed), int(offset) + int(attrs["skip"]))  # type: ignore[arg-type]
+    words = draw_sequence(x.numel(), int(seed), int(offset) + int(attrs["skip"])).reshape(tuple(x.shape))  # type: ignore[arg-type]
     kept = torch.from_numpy(find_kept(words, p)).to(x.device)
     return [torch.where(kept, x / (1.0 - p), torch.zeros((), dtype=x.dtype, device=x.device))]
-
-
-def _count(shape: Sequence[int]) -> Any:
-    return torch.arange(math.prod(shape)).reshape(tuple(shape)).numpy()
 
 
 def _advance(inputs: Sequence[Any], attrs: Attrs, results: Sequence[Type]) -> list[Any]:

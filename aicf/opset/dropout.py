@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from aicf.opset.chains import call_chain
 from aicf.opset.definition import REQUIRED, Arrays, Backward, Builder, OpDef, Types, V, same_floats
 from aicf.opset.types import Attrs, Type
-from contract.expressions.philox import draw_words, find_kept
+from contract.expressions.philox import draw_sequence, find_kept
 
 # Seed and offset.
 COUNTER = Type("uint64", (2,))
@@ -23,7 +23,7 @@ COUNTER = Type("uint64", (2,))
 
 def draw_uniform(num_elems: int, seed: int, offset: int) -> NDArray[np.float64]:
     """Return numbers in [0, 1) with 24 bits, one per element: word i % 4 of the counter (i // 4, offset)."""
-    made: NDArray[np.float64] = (draw_words(np.arange(num_elems), seed, offset) >> np.uint32(8)).astype(np.float64) * 2.0**-24
+    made: NDArray[np.float64] = (draw_sequence(num_elems, seed, offset) >> np.uint32(8)).astype(np.float64) * 2.0**-24
     return made
 
 
@@ -53,7 +53,7 @@ def _drop(arrays: Arrays, attrs: Attrs) -> tuple[Any]:
     x, counter = arrays
     p = attrs["p"]
     assert isinstance(p, (int, float))
-    words = draw_words(np.arange(x.size).reshape(x.shape), int(counter[0]), int(counter[1]) + _find_skip(attrs))
+    words = draw_sequence(x.size, int(counter[0]), int(counter[1]) + _find_skip(attrs)).reshape(x.shape)
     return (np.where(find_kept(words, p), x / (1.0 - p), 0.0),)
 
 

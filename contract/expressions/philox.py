@@ -6,6 +6,7 @@ Element i of draw k has word ``i % 4`` of the block whose counter is (i / 4, the
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ _WEYL = (0x9E3779B9, 0xBB67AE85)
 _ROUNDS = 10
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
+# Blocks that are made together: what the rounds pass on stays in the cache.
+_AT_A_TIME = 1 << 13
 
 Words = NDArray[np.uint64]
 
@@ -34,13 +37,32 @@ def make_blocks(counter: tuple[Words, Words, Words, Words], key: tuple[int, int]
 def draw_words(elements: NDArray[Any], seed: int, offset: int, draw: int = 0) -> NDArray[np.uint32]:
     """Return the random word of each element, by its number; seed and offset are taken modulo 2^64."""
     index = np.asarray(elements, np.int64).astype(np.uint64)
-    block = index >> np.uint64(2)
-    low, high = block & _LOW, (block >> _HALF) | np.uint64(draw << 24)
+    words = np.empty(index.shape, np.uint32)
+    for part in _cut(index.size):
+        numbers = index.reshape(-1)[part]
+        drawn = _draw_blocks(numbers >> np.uint64(2), seed, offset, draw)
+        words.reshape(-1)[part] = np.choose((numbers & np.uint64(3)).astype(np.intp), drawn)
+    return words
+
+
+def draw_sequence(num_elems: int, seed: int, offset: int, draw: int = 0) -> NDArray[np.uint32]:
+    """Return what :func:`draw_words` returns of elements 0, 1, ..., with each block drawn once for its four."""
+    words = np.empty(((num_elems + 3) // 4, 4), np.uint32)
+    for part in _cut(len(words)):
+        for place, word in enumerate(_draw_blocks(np.arange(part.start, part.stop, dtype=np.uint64), seed, offset, draw)):
+            words[part, place] = word
+    return words.reshape(-1)[:num_elems]
+
+
+def _cut(count: int) -> Iterator[slice]:
+    return (slice(start, min(start + _AT_A_TIME, count)) for start in range(0, count, _AT_A_TIME))
+
+
+def _draw_blocks(block: Words, seed: int, offset: int, draw: int) -> tuple[Words, Words, Words, Words]:
     seed, offset = int(seed) % 2**64, int(offset) % 2**64
-    ones = np.ones_like(low)
-    counter = (low, high, ones * np.uint64(offset & 0xFFFFFFFF), ones * np.uint64(offset >> 32))
-    words = make_blocks(counter, (seed & 0xFFFFFFFF, seed >> 32))
-    return np.asarray(np.choose((index & np.uint64(3)).astype(np.intp), words).astype(np.uint32))
+    low, high = block & _LOW, (block >> _HALF) | np.uint64(draw << 24)
+    counter = (low, high, np.full_like(low, offset & 0xFFFFFFFF), np.full_like(low, offset >> 32))
+    return make_blocks(counter, (seed & 0xFFFFFFFF, seed >> 32))
 
 
 def find_kept(words: NDArray[np.uint32], share: float) -> NDArray[np.bool_]:

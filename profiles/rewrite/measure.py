@@ -298,21 +298,20 @@ def main(args: list[str] | None = None) -> None:
     parser.add_argument("--page", type=Path, help="where the page is written; beside it, JSON with everything")
     given = parser.parse_args(args)
     sizes = TINY if given.tiny else FULL
-    found = {}
-    for part in given.parts:
-        started = time.perf_counter()
-        found[part] = PARTS[part](sizes)
-        print(f"{part}: measured in {time.perf_counter() - started:.1f} s", flush=True)
-        gc.collect()
     properties = open_device().properties
     done = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
     facts = {"on": datetime.now(UTC).strftime("%Y-%m-%d"), "commit": done.stdout.strip() or "unknown", "device": properties.name}
     facts |= {"driver": str(properties.driver_version), "sizes": str(sizes)}
-    page = write_page(found, facts)
-    if given.page is not None:
-        given.page.write_text(page + "\n")
-        given.page.with_suffix(".json").write_text(json.dumps({"facts": facts, "found": found}, indent=1) + "\n")
-    print(page)
+    found: dict[str, Figures] = {}
+    for part in given.parts:
+        started = time.perf_counter()
+        found[part] = PARTS[part](sizes)
+        print(f"{part}: measured in {time.perf_counter() - started:.1f} s", flush=True)
+        if given.page is not None:  # what is measured is kept, however this ends
+            given.page.write_text(write_page(found, facts) + "\n")
+            given.page.with_suffix(".json").write_text(json.dumps({"facts": facts, "found": found}, indent=1) + "\n")
+        gc.collect()
+    print(write_page(found, facts))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from contract.expressions import FUNCTIONS, ExpressionError, evaluate, find_boun
 from contract.expressions.cuda import OWN, write_chains
 from contract.expressions.evaluate import Draws
 from contract.expressions.functions import COMPARISONS, LOGIC
-from contract.expressions.philox import draw_words, find_kept, make_blocks
+from contract.expressions.philox import draw_sequence, draw_words, find_kept, make_blocks
 from contract.expressions.tree import Call, Chain, Extent, Name, Node, Number
 
 # Derivatives in the table, and what they are of.
@@ -132,6 +132,13 @@ def test_philox_has_its_authors_answers(counter: tuple[int, ...], key: tuple[int
 def test_an_element_has_its_word_whatever_is_drawn_beside_it(seed: int, offset: int, places: list[int]) -> None:
     together = draw_words(np.array(places), seed, offset)
     assert together.tolist() == [int(draw_words(np.array([place]), seed, offset)[0]) for place in places]
+
+
+@pytest.mark.parametrize("count", [0, 1, 6, 4 * 8192, 4 * 8192 + 3, 100_000])
+def test_a_sequence_has_the_words_of_its_elements(count: int) -> None:
+    places = np.arange(count)
+    np.testing.assert_array_equal(draw_sequence(count, 5, 2**33 + 1, 2), draw_words(places, 5, 2**33 + 1, 2))
+    np.testing.assert_array_equal(draw_words(places[::-1], 5, 7)[::-1], draw_words(places, 5, 7))
 
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.9, 1.0])

@@ -6,6 +6,7 @@ The process that times finds the code on disk; it tunes what is tuned by itself,
 from __future__ import annotations
 
 import multiprocessing
+import os
 from collections.abc import Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -35,6 +36,8 @@ _state: _State | None = None
 
 def _start(folder: Path, names: Sequence[str]) -> None:
     global _state
+    # Each of these processes would start as many of its own as there are cores.
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
     open_device("cuda")
     wanted = [p for p in load_peers(folder) if p.name in names]
     _state = _State(load_op(folder), dict(open_peers(wanted, lambda _: None)))
