@@ -64,7 +64,7 @@ VARIABLES: tuple[Variable, ...] = (
 class Settings:
     """The values in force. Paths are absolute; ``emulator_library`` is None where the installed library is to be used.
 
-    ``uses_libraries``: whether libraries of others may stand for frozen kernels.
+    ``libraries``: whether libraries of others may stand for frozen kernels.
     """
 
     device: str
@@ -73,7 +73,7 @@ class Settings:
     records_url: str
     target: str
     jobs: int
-    uses_libraries: bool
+    libraries: bool
 
 
 # The folder that this package lies in: of a checkout, or `aicf` in site-packages, where the same parts lie side by side.
@@ -181,7 +181,7 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
         records_url=env.get("AICF_RECORDS_URL") or f"sqlite:///{state / 'records.sqlite'}",
         target=parse_choice("AICF_TARGET", env.get("AICF_TARGET") or own.get("target", "h200"), TARGETS),
         jobs=_parse_jobs(env.get("AICF_JOBS", "")),
-        uses_libraries=parse_choice("AICF_LIBRARIES", env.get("AICF_LIBRARIES") or "on", LIBRARIES) == "on",
+        libraries=parse_choice("AICF_LIBRARIES", env.get("AICF_LIBRARIES") or "on", LIBRARIES) == "on",
     )
 
 

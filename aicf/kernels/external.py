@@ -101,7 +101,7 @@ class InstalledLibraries:
 
     def find(self, op: str, row: Row, interface: Row) -> LibraryKernel | str:
         """Return the library of a row of the index, or why it cannot be used here."""
-        if not read_settings().uses_libraries:
+        if not read_settings().libraries:
             return "AICF_LIBRARIES is off"
         try:
             is_emulated = open_device().is_emulated

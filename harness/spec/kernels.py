@@ -244,10 +244,10 @@ class Sampling:
     """How an op is judged on part of its outputs, where the whole reference would take minutes.
 
     ``restrict(inputs, problem, axis, places)`` returns inputs and a problem whose outputs are those of the given problem at ``places``
-    along ``axis``, for every axis in ``axes``. The arrays may be of any dtype; of indices (:class:`Indices`) they hold the values, and
-    a restriction keeps all of them. Where the outputs have it at different places, an axis is a name of the op's own, and
-    ``find_axis(output, axis, problem)`` says which axis of an output it is; None where the output has no such axis, and is not judged
-    along it. An output that has none of the axes needs all of the inputs, and is judged only where a problem is run whole.
+    along ``axis``, for every axis in ``axes``. The arrays may be of any dtype; of indices (:class:`Indices`) they hold the values, of
+    which a restriction keeps those that it needs, or all. Where the outputs have it at different places, an axis is a name of the op's
+    own, and ``find_axis(output, axis, problem)`` says which axis of an output it is; None where the output has no such axis, and is not
+    judged along it. An output that has none of the axes needs all of the inputs, and is judged only where a problem is run whole.
     """
 
     axes: tuple[int, ...]

@@ -264,17 +264,19 @@ class SampledRun:
             case.fill_outputs(POISON_NAN)
         else:
             case.forget_written()
+        restricted = restriction.restrict({}, places, dry=True)[0]
         # What a restriction adds for the reference alone (the numbers of the rows that are left, say) goes along.
-        inputs = {name: values for name, values in restriction.restrict({}, places, dry=True)[0].items() if name not in needed}
+        inputs = {name: values for name, values in restricted.items() if name not in needed}
         for tensor in self.op.inputs:
             if tensor.name not in needed:
                 continue
             axes = needed[tensor.name]
             if tensor.name in restriction.indices:
-                values = restriction.indices[tensor.name]
+                # The device has all of them, the reference what the restriction left.
+                values, inputs[tensor.name] = restriction.indices[tensor.name], restricted[tensor.name]
             else:
                 values = draw_tensor(self.op, self.problem, tensor, tuple(map(len, axes)), seed=self.seed)
-            inputs[tensor.name] = values
+                inputs[tensor.name] = values
             case.write_grid(tensor.name, axes, values)
         return inputs, problem
 

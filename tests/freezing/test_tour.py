@@ -79,7 +79,8 @@ def project(emulated_device: object, tmp_path: Path) -> Project:
 @pytest.mark.slow
 def test_the_road_from_a_new_variant_to_a_cpp_program_and_back(project: Project) -> None:
     spec = project.root / "ops" / "softmax" / "op.py"
-    listed, added = "        (*_SHARES, *_MORE_SHARES),\n", '(*_SHARES, *_MORE_SHARES, {"threads": 32, "rows": 4, "vectors": 2}),'
+    listed = "        (*_SHARES, *_LONG_SHARES, *_MORE_SHARES),\n"
+    added = '(*_SHARES, *_LONG_SHARES, *_MORE_SHARES, {"threads": 32, "rows": 4, "vectors": 2}),'
     assert spec.read_text().count(listed) == 1
     spec.write_text(spec.read_text().replace(listed, f"        {added}\n"))
     project.harness("verify", "softmax", "--variant", NEW)

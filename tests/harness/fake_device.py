@@ -178,6 +178,12 @@ class FakeObserver(Observer):
         counted, self.counted = self.counted, []
         return counted
 
+    def find_written(self, address: int, size_bytes: int) -> list[tuple[int, int]]:
+        return [(0, size_bytes)]
+
+    def forget_written(self, address: int) -> None:
+        """Whatever is asked about was written."""
+
 
 class FakeDevice(Device):
     def __init__(self, *, is_emulated: bool = False) -> None:

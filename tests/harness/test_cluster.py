@@ -184,7 +184,7 @@ def test_a_sweep_over_emulated_devices_ranks_by_the_model(
     code, out, _ = run(capsys, *words)
     assert code == 0
     assert "by the time model of h200: nothing was timed, nothing was proved" in out
-    assert "18 points modelled, 0 failed" in out
+    assert "20 points modelled, 0 failed" in out
     ranked = re.findall(r"^ +([\d.]+) us +(\S+) +\(([\d.]+) to ([\d.]+)\)$", out, re.MULTILINE)
     times = [float(r[0]) for r in ranked]
     assert times == sorted(times) and all(float(low) < float(t) < float(high) for t, _, low, high in ranked)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -194,3 +195,13 @@ def test_values_inouts_and_files_beside_the_kernel_are_taken_along(tmp_path: Pat
     assert [p.sizes["n"] for p in loaded.op.select_problems("verify")] == [7]
     assert [p.sizes["n"] for p in loaded.op.select_problems("bench")] == [1000, 5000]
     assert load_loose(kernel).folder == loaded.folder
+
+
+def test_sizes_beyond_what_a_grid_can_have_are_not_served() -> None:
+    described = dict(CONVOLUTION)
+    op = load_loose(describe_kernel(described.pop("source"), described.pop("name"), **described)).op
+    variant = op.variants[0]
+    most = variant.tunables["blocksizey"] * variant.tunables["tilesizey"] * 65535
+    listed = op.problems[0]
+    for height, is_served in ((most, True), (most + 1, False)):
+        assert op.meets_domain(variant, replace(listed, sizes=dict(listed.sizes) | {"height": height})) is is_served
