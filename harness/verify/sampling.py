@@ -48,6 +48,7 @@ _MAX_LOCATING_INSTRUCTIONS = 2_000_000
 # Rows of inputs that are put in place for a few blocks.
 _MOST_ROWS = 1 << 15
 _NO_SAMPLING = "op.py declares no sampling, and it is too large to be run whole"
+_WAITING = "its blocks wait for others, of which only some would run"
 _DEPENDENT = "what its blocks write may depend on blocks that are not run"
 
 
@@ -210,7 +211,7 @@ class SampledRun:
                 failure = error
             is_alone = not sample or observer.get_option("dependence").startswith("0,")
             reports = observer.take_reports()
-            self._note_reports(reports, limit)
+            self._note_reports(reports, limit, sample=sample)
         if failure is not None:
             if not is_alone and not self.tally.faults:
                 observer.clear_error()
@@ -221,7 +222,12 @@ class SampledRun:
         case.launch(self.launchable, self.stream)
         self.stream.synchronize()
 
-    def _note_reports(self, reports: Sequence[Report], limit: int) -> None:
+    def _note_reports(self, reports: Sequence[Report], limit: int, *, sample: bool) -> None:
+        if sample and any(r.severity == "error" and r.kind == "endless_loop" for r in reports):
+            observer = self.device.observer
+            assert observer is not None
+            observer.clear_error()
+            raise NotJudgedError(_WAITING) from None
         if any(r.kind == "instruction_limit" for r in reports):
             observer = self.device.observer
             assert observer is not None

@@ -100,6 +100,15 @@ def test_a_finding_is_one_whatever_else_depends_on_other_blocks(monkeypatch: pyt
         launch(monkeypatch, Observer("1,0", reports=[report]))
 
 
+def test_blocks_that_wait_for_ever_may_wait_for_those_that_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    observer = Observer("0,0", reports=[Report("endless_loop", "error", "a loop that does not end")])
+    with pytest.raises(NotJudgedError, match="wait for others"):
+        launch(monkeypatch, observer)
+    assert observer.num_cleared == 1
+    with pytest.raises(DeviceError, match="the launch failed"):
+        launch(monkeypatch, observer, sample=False)
+
+
 def test_a_launch_of_all_blocks_depends_on_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
     observer = Observer("3,3")
     with pytest.raises(DeviceError, match="the launch failed"):
