@@ -20,11 +20,10 @@ from aicf.registry.tables import Tables
 from contract.calls import Interface, Problem, Query
 from contract.conditions import Condition, describe, make_condition
 from contract.decision import Asked
+from contract.libraries.adapters import MARGIN
 from contract.structs import make_params
 
 Row = Mapping[str, Any]
-# A library must be predicted to save at least this share of the time: less is within what two measurements differ by.
-MARGIN = 0.02
 # As the survey weighs errors: what a point at distance 0 is taken to be away, squared, in doublings over all sizes.
 _NEAREST = 0.3
 # The weight of "as fast as the kernel", to which predictions are drawn: where nothing near was measured, the kernel is kept.

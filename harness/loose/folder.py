@@ -195,25 +195,29 @@ def _write_arguments(kernel: LooseKernel) -> str:
 def _write_domain(kernel: LooseKernel) -> list[str]:
     lines = [f'Count({{"{size}": 1}}, max={limit})' for size, limit in kernel.arguments.limits.items()]
     for size, text in kernel.multiple_of.items():
-        tree = RenameNames(kernel.own_names).visit(ast.parse(text, mode="eval").body)
-        lines.append(f'Count({{"{size}": 1}}, multiple={ast.unparse(tree)})')
+        lines.append(f'Count({{"{size}": 1}}, multiple={_write_step(kernel, ast.parse(text, mode="eval").body)})')
     for text in kernel.grid[1:]:
         if (share := _find_share(kernel, text)) is not None:
             size, step = share
-            lines.append(f'Count({{"{size}": {ast.unparse(RenameNames(kernel.own_names).visit(step))}}}, max={_MOST_BLOCKS})')
+            lines.append(f'Count({{"{size}": {_write_step(kernel, step)}}}, max={_MOST_BLOCKS})')
     return lines
+
+
+def _write_step(kernel: LooseKernel, step: ast.expr) -> str:
+    """Return a formula of tunables by the names that the op has for them."""
+    return ast.unparse(RenameNames(kernel.own_names).visit(step))
 
 
 def _find_share(kernel: LooseKernel, text: str) -> tuple[str, ast.expr] | None:
     """Return the size that a dimension of the grid shares out, and by what; None where it is another formula."""
     whole: ast.expr = ast.parse(text, mode="eval").body
-    node, step = whole, None
+    node: ast.expr = whole
+    step: ast.expr = ast.Constant(1)
     if isinstance(whole, ast.BinOp) and isinstance(whole.op, ast.FloorDiv):
         node, step = whole.left, whole.right
     elif isinstance(whole, ast.Call) and isinstance(whole.func, ast.Name) and whole.func.id == "ceil_div":
         node, step = whole.args
-    step = ast.Constant(1) if step is None else step
-    names = {n.id for n in ast.walk(step) if isinstance(n, ast.Name)} - {"min", "max", "ceil_div"}
+    names = {n.id for n in ast.walk(step) if isinstance(n, ast.Name)}
     has_calls = any(isinstance(n, ast.Call) for n in ast.walk(step))
     if not isinstance(node, ast.Name) or node.id not in kernel.sizes[0] or has_calls or not names <= set(kernel.own_names):
         return None

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -214,8 +214,7 @@ class SampledRun:
             self._note_reports(reports, limit, sample=sample)
         if failure is not None:
             if not is_alone and not self.tally.faults:
-                observer.clear_error()
-                raise NotJudgedError(f"{_DEPENDENT}: {failure}")
+                self._forget_launch(f"{_DEPENDENT}: {failure}")
             raise failure
 
     def _run(self, case: Case) -> None:
@@ -223,20 +222,21 @@ class SampledRun:
         self.stream.synchronize()
 
     def _note_reports(self, reports: Sequence[Report], limit: int, *, sample: bool) -> None:
-        if sample and any(r.severity == "error" and r.kind == "endless_loop" for r in reports):
-            observer = self.device.observer
-            assert observer is not None
-            observer.clear_error()
-            raise NotJudgedError(_WAITING) from None
-        if any(r.kind == "instruction_limit" for r in reports):
-            observer = self.device.observer
-            assert observer is not None
-            observer.clear_error()
+        kinds = {r.kind for r in reports}
+        if sample and "endless_loop" in kinds:
+            self._forget_launch(_WAITING)
+        if "instruction_limit" in kinds:
             which = "its blocks" if limit == MAX_WHOLE_INSTRUCTIONS else f"{NUM_BLOCKS} of its blocks"
-            raise NotJudgedError(f"{which} take more than {limit / 1e6:.0f} million warp instructions") from None
+            self._forget_launch(f"{which} take more than {limit / 1e6:.0f} million warp instructions")
         for report in reports:
             if report.severity == "error":
                 self.tally.add(classify_report(report), CHECK, report.text)
+
+    def _forget_launch(self, reason: str) -> NoReturn:
+        """Clear the error with which a launch ended, and say that it tells nothing."""
+        assert self.device.observer is not None
+        self.device.observer.clear_error()
+        raise NotJudgedError(reason) from None
 
     # --------------------------------------------------------------------------------------------------------- written
 

@@ -17,14 +17,11 @@ from contract.documents import read_plain_file
 from contract.extension import fill_attributes
 from contract.index import Index
 from contract.layout import hash_bytes, hash_value
-from contract.libraries.adapters import Adapter, describe_version, find_adapter
+from contract.libraries.adapters import MARGIN, Adapter, describe_version, find_adapter
 from harness.compare.drawn.record import FROZEN, DrawnRow, DrawnRun, merge_runs, read_runs
 from harness.errors import FrozenUseError, RecordError
 from harness.freezing.gates.candidate import Gate
 from harness.freezing.store.changes import change_index
-
-# Shares of the kernel's time above this are no gain: as the framework asks for before it takes a library.
-_LEVEL = 0.98
 
 
 @dataclass(frozen=True)
@@ -159,7 +156,7 @@ def _pass_gates(facts: Mapping[str, Any], fault: str, points: Sequence[Mapping[s
         gates.append(Gate("repeats", facts["checked"] > 0, f"{'the same' if facts['deterministic'] else 'other'} bits again, {checked}"))
         gates.append(Gate("capture", facts["capture_safe"], f"{'right' if facts['capture_safe'] else 'WRONG'} as a CUDA graph, {checked}"))
     ratios = [p["median_us"] / p["kernel_us"] for p in right]
-    faster = sum(r <= _LEVEL for r in ratios)
+    faster = sum(r <= 1.0 - MARGIN for r in ratios)
     if ratios:
         mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
         detail = f"on {faster} of {len(ratios)} problems; geometric mean of its time over the kernel's {mean:.3f}, least {min(ratios):.3f}"
