@@ -26,15 +26,17 @@ from harness.verify.reference import Expected, compute_expected
 
 # Uniform in [-1, 1]. Zeros and small integers switch fewer bits, draw less power and run faster.
 TIMING_DISTRIBUTION = "uniform"
+# In a race: one whose first launch takes as many times as long as the fastest so far, and longer than loading its code might, is not timed.
+_HOPELESS, _LOADING_US = 20.0, 20_000.0
 
 
 @dataclass(frozen=True)
 class Timed:
     """What timing gave for one variant on one problem: the timings, or the reason why one or both are missing.
 
-    ``status`` is ``passed``, ``unsupported`` or ``failed``; ``checked`` says what of the outputs was judged. Of a failed one the times may
-    be there all the same, where it ran and was wrong. ``error`` is the largest error of its outputs over the op's bound, where it was asked
-    for and every element was written.
+    ``status`` is ``passed``, ``unsupported``, ``failed`` or ``too slow`` (not timed, nor judged); ``checked`` says what of the outputs was
+    judged. Of a failed one the times may be there all the same, where it ran and was wrong. ``error`` is the largest error of its outputs
+    over the op's bound, where it was asked for and every element was written.
     """
 
     name: str
@@ -87,7 +89,7 @@ def time_problem(
 
     Cold launches of short ones take ``num_places`` places in memory in turn. ``expected`` is what :func:`expect_timed` would compute,
     where it is known already; ``with_errors`` finds out how far from it each output is. Who is slower than ``give_up_beyond`` times the
-    fastest gets the few samples that show it.
+    fastest gets the few samples that show it, and whose first launch takes longer by far is not timed (``too slow``).
 
     The float64 reference is computed once; a variant whose output is wrong after it was timed, or whose time is below the roofline
     floor, is ``failed``, and so is one whose launch fails; raises :class:`DeviceError` when the device was lost with it.
@@ -98,7 +100,7 @@ def time_problem(
         case.upload(expected.inputs)
         all_entries = [_Entry(name, launchable, _bind(case, launchable)) for name, launchable in entries]
         with GpuLock(device.properties.uuid).hold():
-            _prepare_entries(timer, case, all_entries, modes)
+            _prepare_entries(timer, case, all_entries, modes, is_race=math.isfinite(give_up_beyond))
             for mode in modes:
                 _measure_entries(timer, case, all_entries, mode, give_up_beyond)
         for entry in all_entries:
@@ -117,7 +119,7 @@ def _name_range(case: Placements, entry: _Entry, mode: Mode) -> str:
     return name_range(case.op.name, entry.name, case.problem.name, mode)
 
 
-def _prepare_entries(timer: Timer, case: Placements, entries: Sequence[_Entry], modes: Sequence[Mode]) -> None:
+def _prepare_entries(timer: Timer, case: Placements, entries: Sequence[_Entry], modes: Sequence[Mode], *, is_race: bool) -> None:
     """Find out who serves the problem, allocate what they need, and how each is to be timed."""
     for entry in entries:
         with _own_failure(case, entry):
@@ -127,9 +129,17 @@ def _prepare_entries(timer: Timer, case: Placements, entries: Sequence[_Entry], 
     if serving:
         case.prepare(*(e.launchable for e in serving))
         case.poison(0xFF)
+    fastest_us = math.inf
     for entry in serving:
         with _own_failure(case, entry):
-            entry.subjects[Mode.COLD] = timer.prepare(entry.launches[Mode.COLD], Mode.COLD, _name_range(case, entry, Mode.COLD))
+            launch = entry.launches[Mode.COLD]
+            if math.isfinite(fastest_us) and (first_us := timer.time_once(launch)) > max(_HOPELESS * fastest_us, _LOADING_US):
+                entry.status = "too slow"
+                entry.reason = f"its first launch took {first_us:.0f} us, where the fastest so far takes {fastest_us:.0f}: not timed"
+                continue
+            entry.subjects[Mode.COLD] = timer.prepare(launch, Mode.COLD, _name_range(case, entry, Mode.COLD))
+            if is_race:
+                fastest_us = min(fastest_us, entry.subjects[Mode.COLD].cost_us)
     for entry in (e for e in serving if not e.status and Mode.HOT in modes):
         try:
             entry.subjects[Mode.HOT] = timer.prepare(entry.launches[Mode.HOT], Mode.HOT, _name_range(case, entry, Mode.HOT))

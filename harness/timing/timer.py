@@ -98,6 +98,10 @@ class Timer:
             subject = replace(subject, before=_follow(launch.restore, subject.before))
         return replace(subject, range_name=range_name)
 
+    def time_once(self, launch: Launch) -> float:
+        """Return the microseconds of one cold launch, its first perhaps: enough to see who takes very long."""
+        return float(self.run_batch([Subject(Mode.COLD, self._evict, launch, 1, "events", 0.0, 0.0)]).times_us[0])
+
     def _prepare(self, launch: Launch, mode: Mode) -> Subject:
         if mode is Mode.COLD and not self.policy.num_host_launches:
             return self._prepare_quickly(launch)

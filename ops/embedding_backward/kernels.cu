@@ -8,6 +8,7 @@
 // | tables   | tables of few rows are added up in shared memory, by slabs of indices (tables.cuh)                |
 // | direct   | few indices: a block picks out those that point to its rows of the table (direct.cuh)             |
 // | lists    | a list of indices per row, in no order, and sums that have none (lists.cuh)                       |
+// | tiles    | a block per tile of the table looks through all indices and sorts its own (tiles.cuh)             |
 //
 // A row that many indices point to would keep one group busy while all others are done. So the sorted places are cut into chunks at fixed
 // borders, and a chunk that lies within one segment is added up ahead, by a group of its own; the row's group then takes the chunk's sum.
@@ -21,6 +22,7 @@
 #include "embedding_backward/params.h"
 #include "embedding_backward/sort.cuh"
 #include "embedding_backward/tables.cuh"
+#include "embedding_backward/tiles.cuh"
 
 namespace aicf::embedding_backward {
 

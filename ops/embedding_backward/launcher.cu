@@ -191,6 +191,35 @@ struct lists {
     }
 };
 
+template <class Element, class Index>
+struct tiles {
+    static std::size_t count_bytes(const Params&) { return 0; }
+
+    // Enough tiles for all multiprocessors, and more where the table is large beside what each block looks through; of a tile's rows about
+    // half as many indices as it can keep, where indices are spread evenly.
+    static TileShare share_out(const Params& p) {
+        constexpr std::int64_t kTileBytes = 128 * 1024, kColumns = kThreads * kPackElems<Element>;
+        const std::int64_t column_tiles = divide_up(p.width, kColumns);
+        const std::int64_t bytes = std::max(kTileBytes, 2 * p.count * static_cast<std::int64_t>(sizeof(Index)));
+        const std::int64_t table_tiles = p.vocabulary * p.width / (bytes / static_cast<std::int64_t>(sizeof(Element)));
+        const std::int64_t wanted = divide_up(std::max<std::int64_t>(kTunables.blocks, table_tiles), column_tiles);
+        const std::int64_t least = std::max(divide_up(p.count, kMostKept / 2), divide_up(p.vocabulary, kMostTileRows));
+        TileShare share = {};
+        share.rows = divide_up(p.vocabulary, std::min(std::max(wanted, least), p.vocabulary));
+        share.column_tiles = column_tiles;
+        share.is_packed = has_pack_rows<Element>(p.dy, p.lddy) && has_pack_rows<Element>(p.dtable, p.lddtable);
+        share.has_aligned_indices = reinterpret_cast<std::uintptr_t>(p.indices) % 16 == 0;
+        return share;
+    }
+
+    static AicfStatus launch(const Params& p, void*, cudaStream_t stream) {
+        const TileShare share = share_out(p);
+        constexpr int kBytes = kMostKept * sizeof(std::uint32_t) + sizeof(TileSums<Element, kThreads * kRows>);
+        return launch_kernel(backward_tiles<Element, Index, kThreads, kRows>, divide_up(p.vocabulary, share.rows) * share.column_tiles,
+                             kThreads * kRows, kBytes, stream, p, share);
+    }
+};
+
 // Calls `use` with an instance of this build's kernel, by dtype and dtype of the indices.
 template <class Use>
 AicfStatus dispatch(const Params& p, const Use& use) {

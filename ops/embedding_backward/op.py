@@ -116,6 +116,9 @@ CHUNK = Tunable("chunk", (16, 32, 64, 128, 256), "sorted places that are added u
 TABLE_THREADS = Tunable("threads", (128, 256, 512), "threads of a block, each of which owns a column of a table in shared memory")
 BLOCKS = Tunable("blocks", (132, 264, 528), "blocks, and so tables, that the indices are shared out to, at most")
 DIRECT_THREADS = Tunable("threads", (128, 256, 512), "threads of a block")
+TILE_GROUP = Tunable("threads", (2, 4, 8, 16, 32), "threads that take the columns of a tile, 16 bytes each")
+TILE_GROUPS = Tunable("rows", (8, 16, 32, 64, 128, 256), "groups of threads of a block")
+TILES = Tunable("blocks", (132, 264, 528), "tiles of the table, at least, where it has so many rows")
 BLOCK_FITS = Constraint(
     "block_fits",
     "threads * rows must be whole warps, at most 1024",
@@ -123,6 +126,9 @@ BLOCK_FITS = Constraint(
 )
 ONE_ROW_BEYOND_WARP = Constraint(
     "one_row_beyond_warp", "a group of more than a warp is a whole block: rows = 1", lambda t: t["threads"] <= 32 or t["rows"] == 1
+)
+TILE_BLOCK_FITS = Constraint(
+    "tile_block_fits", "threads * rows must be from 256 to 1024", lambda t: 256 <= t["threads"] * t["rows"] <= 1024
 )
 # Places and keys are counted in 32 bits, of which a last block may go beyond what there is.
 _MOST = 2**31 - 2**16
@@ -197,6 +203,20 @@ KERNELS = (
         # A unit of a sum of so many terms is far below fp32's rounding of the largest.
         domain=lambda t: (Count({"count": 1}, max=2**24), Count({"vocabulary": 1}, max=_MOST), Count({"width": 1}, max=2**30)),
         tile=lambda t: {"vocabulary": t["rows"]},
+    ),
+    Kernel(
+        "tiles",
+        "a block per tile of the table looks through all indices and sorts those that point to its rows",
+        (TILE_GROUP, TILE_GROUPS, TILES),
+        (TILE_BLOCK_FITS,),
+        (
+            {"threads": 8, "rows": 64, "blocks": 264},
+            {"threads": 2, "rows": 256, "blocks": 264},
+            {"threads": 32, "rows": 16, "blocks": 264},
+            {"threads": 8, "rows": 128, "blocks": 132},
+        ),
+        # A key holds a place in 20 bits.
+        domain=lambda t: (Count({"count": 1}, max=2**20), Count({"vocabulary": 1}, max=_MOST), Count({"width": 1}, max=2**30)),
     ),
 )
 

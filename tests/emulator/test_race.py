@@ -189,3 +189,29 @@ def test_a_relaxed_status_word_orders_the_reads_before_it_and_no_writes(emulator
             finally:
                 emulator.set_option("schedule", "default")
             assert kinds(reports) - {"global_race_same_value"} == expected, (change, schedule)
+
+
+@pytest.mark.parametrize("meets", [True, False])
+def test_a_thread_that_reads_and_writes_behind_its_warps_barrier_is_alone_there(emulator: Runtime, meets: bool) -> None:
+    """Each word is read by one thread in front of the barrier, and behind it by another, which then writes it."""
+    text = """.version 8.8
+.target sm_90a
+.address_size 64
+.visible .entry kernel(.param .u64 out)
+{{
+    .reg .b32 %r<16>; .reg .b64 %rd<8>;
+    .shared .align 16 .b8 words[256];
+    ld.param.u64 %rd0, [out]; mov.u32 %r0, %tid.x; mul.wide.u32 %rd1, %r0, 4; add.u64 %rd2, %rd0, %rd1;
+    mov.u32 %r1, words; mad.lo.u32 %r2, %r0, 4, %r1;
+    st.shared.u32 [%r2], %r0; st.shared.u32 [%r2+128], %r0;
+    bar.sync 0;
+    ld.shared.u32 %r3, [%r2];
+    {meet}
+    xor.b32 %r4, %r0, 16; mad.lo.u32 %r5, %r4, 4, %r1;
+    ld.shared.u32 %r6, [%r5];
+    add.u32 %r7, %r6, %r3; st.shared.u32 [%r5], %r7;
+    st.global.u32 [%rd2], %r7;
+    ret;
+}}""".format(meet="bar.warp.sync -1;" if meets else "")
+    _, reports = run_ptx(emulator, text, np.zeros(64, np.uint32), threads=32)
+    assert kinds(reports) == (set() if meets else {"shared_race"})

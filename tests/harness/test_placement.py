@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import replace
 from types import SimpleNamespace
@@ -11,9 +12,10 @@ import numpy as np
 import pytest
 
 from harness.spec import Cost, Role
+from harness.targets import find_target
 from harness.timing.batches import Mode
 from harness.timing.placement import NUM_PLACES, Placements
-from harness.timing.rounds import check_output
+from harness.timing.rounds import check_output, time_problem
 from harness.timing.timer import Timer, TimingPolicy
 from harness.verify.inputs import make_inputs
 from harness.verify.reference import Expected
@@ -95,3 +97,26 @@ def test_what_is_updated_in_place_may_keep_its_value(role: Role, verdict: str) -
     assert check_output(timer, places, [], expected) == verdict
     outputs["Y"] = np.zeros(2, np.float32)
     assert check_output(timer, places, [], expected) == (verdict or "wrong after it was timed: values")
+
+
+@pytest.mark.parametrize("give_up_beyond", [1.3, math.inf])
+def test_in_a_race_who_takes_many_times_as_long_is_launched_once_and_not_timed(give_up_beyond: float) -> None:
+    device, launches = FakeDevice(), Counter[str]()
+    timer = Timer(device, replace(TimingPolicy(), warmup_cap_s=0.0), instruments=FakeInstruments(device))
+
+    def make(name: str, us: float) -> ToyKernel:
+        def body(A: FakeArray, B: FakeArray, bias: FakeArray | None, Y: FakeArray, relu: bool) -> None:
+            launches[name] += 1
+            device.clock_us += us
+            honest(A=A, B=B, bias=bias, Y=Y, relu=relu)
+
+        return ToyKernel(device, body)
+
+    entries = [(name, make(name, us)) for name, us in (("fast", 500.0), ("close", 900.0), ("hopeless", 40_000.0))]
+    found = time_problem(
+        device, timer, OP, PROBLEM, entries, find_target("h200"), (Mode.COLD,), num_places=1, give_up_beyond=give_up_beyond
+    )
+    status = {timed.name: timed.status for timed in found}
+    is_race = math.isfinite(give_up_beyond)
+    assert status == {"fast": "passed", "close": "passed", "hopeless": "too slow" if is_race else "passed"}
+    assert (launches["hopeless"] == 1) == is_race and launches["close"] > 1

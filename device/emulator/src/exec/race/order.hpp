@@ -120,7 +120,7 @@ struct ReadLog {
     static constexpr uint32_t kNeverClean = ~0u;  // written by an asynchronous operation or another block
     struct Entry {
         uint32_t low, high;  // addresses of lanes 0 and 16
-        uint32_t clock, pc;
+        uint32_t clock, warp_floor, pc;
         uint16_t run;  // bytes that each half of the warp reads from there
         uint8_t warp;
         bool uniform;  // each lane of a half reads all of them; else each its own part, in the order of lanes

@@ -30,6 +30,11 @@ AICF_INLINE uint32_t clock_stamp(const Block& block, bool strong, uint32_t threa
     return make_stamp(block.clock - block.clock_base, strong, thread);
 }
 
+// Smaller are the stamps of what a warp's threads did before its last barrier that all of them came to.
+AICF_INLINE uint32_t warp_floor_stamp(const Block& block, uint32_t warp_floor) {
+    return make_stamp(std::max(warp_floor, block.clock_base) - block.clock_base, false, 0);
+}
+
 }  // namespace
 
 template <Mode M>
@@ -149,8 +154,9 @@ void Interpreter<M>::race_read_unit(uint32_t unit, uint32_t lane, bool strong) {
         block_.read_warps[unit] = bit;
         return;
     }
-    const bool same_lane = old_thread == stamp_thread(stamp);
-    const uint32_t thread = old_warp == warp_.id && !same_lane ? kWarpThreads + warp_.id : stamp_thread(stamp);
+    // Of the own warp: a read that is over, or the same thread's, gives way to this one.
+    const bool gives_way = old_thread == stamp_thread(stamp) || ordered_before(old, lane);
+    const uint32_t thread = old_warp == warp_.id && !gives_way ? kWarpThreads + warp_.id : stamp_thread(stamp);
     block_.last_read[unit] = clock_stamp(block_, strong && stamp_strong(old), thread);
     block_.read_warps[unit] |= bit;
 }
@@ -179,10 +185,11 @@ void Interpreter<M>::race_write_unit(uint32_t unit, uint32_t lane, bool strong, 
 
 namespace {
 
-// Units [first, first + count) read by threads thread0, thread0 + 1, ... of one warp, `1 << per_thread_shift` units each.
+// Units [first, first + count) read by threads thread0, thread0 + 1, ... of one warp, `1 << per_thread_shift` units each. A read of the same
+// warp before its last barrier gives way: whoever comes after this one comes after that one.
 AICF_INLINE void note_run(Block& block, uint32_t first, uint32_t count, uint32_t stamp0, uint32_t per_thread_shift, uint32_t warp,
-                          uint32_t pc) {
-    const uint32_t floor = floor_stamp(block);
+                          uint32_t warp_floor, uint32_t pc) {
+    const uint32_t floor = floor_stamp(block), own_floor = warp_floor_stamp(block, warp_floor);
     const uint32_t warp_bit = 1u << warp;
     const uint32_t several = (stamp0 & ~0x7FFu) | (kWarpThreads + warp);
     uint32_t* __restrict reads = block.last_read + first;
@@ -191,19 +198,20 @@ AICF_INLINE void note_run(Block& block, uint32_t first, uint32_t count, uint32_t
     for (uint32_t i = 0; i < count; ++i) {
         const uint32_t stamp = stamp0 + (i >> per_thread_shift);
         const uint32_t old = reads[i];
-        const bool before = old < floor;
+        const bool before = old < floor, before_in_warp = old < own_floor;
         const bool same = stamp_thread(old) == stamp_thread(stamp);
         const bool same_warp = (stamp_thread(old) >> 5 == warp) | (stamp_thread(old) == kWarpThreads + warp);
         // Strong bits are both 0 here or the run is not taken.
-        reads[i] = before | same | !same_warp ? stamp : several;
+        reads[i] = before | before_in_warp | same | !same_warp ? stamp : several;
         warps[i] = before ? warp_bit : warps[i] | warp_bit;
         pcs[i] = pc;
     }
 }
 
 // True: no write among the units can be unordered, and the reads are noted.
-AICF_INLINE bool read_run(Block& block, uint32_t first, uint32_t count, uint32_t stamp0, uint32_t per_thread_shift, uint32_t warp,
+AICF_INLINE bool read_run(Block& block, uint32_t first, uint32_t count, uint32_t stamp0, uint32_t per_thread_shift, const Warp& by,
                           uint32_t pc) {
+    const uint32_t warp = by.id;
     const uint32_t floor = floor_stamp(block);
     const uint32_t warp_bit = 1u << warp;
     const uint32_t several = (stamp0 & ~0x7FFu) | (kWarpThreads + warp);
@@ -218,7 +226,7 @@ AICF_INLINE bool read_run(Block& block, uint32_t first, uint32_t count, uint32_t
         fresh |= ((reads[i] != several) & (reads[i] != stamp)) | ((warps[i] & warp_bit) == 0);
     }
     if (bad) return false;
-    if (fresh) note_run(block, first, count, stamp0, per_thread_shift, warp, pc);
+    if (fresh) note_run(block, first, count, stamp0, per_thread_shift, warp, by.warp_floor, pc);
     return true;
 }
 
@@ -243,7 +251,7 @@ void settle_reads(Block& block) {
                     note_uniform(block, u, make_stamp(clock, false, kWarpThreads + e.warp), e.warp, e.pc);
             } else {
                 const uint32_t stamp = make_stamp(clock, false, e.warp * kWarpLanes + 16 * half);
-                note_run(block, first, units, stamp, std::countr_zero(units) - 4, e.warp, e.pc);
+                note_run(block, first, units, stamp, std::countr_zero(units) - 4, e.warp, e.warp_floor, e.pc);
             }
         }
     }
@@ -307,7 +315,7 @@ void Interpreter<M>::race_read(uint32_t mask, const uint64_t* address, uint32_t 
             const HalfPattern pattern = half_pattern(at, size);
             const uint32_t unit = static_cast<uint32_t>(at[0] >> shift);
             if (pattern == HalfPattern::kContiguous &&
-                read_run(block_, unit, 16 * units, clock_stamp(block_, false, thread_of(first_lane)), per_thread, warp_.id, pc_)) {
+                read_run(block_, unit, 16 * units, clock_stamp(block_, false, thread_of(first_lane)), per_thread, warp_, pc_)) {
                 continue;
             }
             if (pattern == HalfPattern::kUniform) {
@@ -349,7 +357,8 @@ bool Interpreter<M>::race_read_halves(uint32_t low, uint32_t high, uint32_t run,
     if (log.entries.size() >= ReadLog::kMost) settle_reads(block_);
     ReadLog::mark(log.page_read, low, run, block_.clock);
     ReadLog::mark(log.page_read, high, run, block_.clock);
-    log.entries.push_back({low, high, block_.clock, pc_, static_cast<uint16_t>(run), static_cast<uint8_t>(warp_.id), uniform});
+    log.entries.push_back(
+        {low, high, block_.clock, warp_.warp_floor, pc_, static_cast<uint16_t>(run), static_cast<uint8_t>(warp_.id), uniform});
     return true;
 }
 
