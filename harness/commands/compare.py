@@ -66,7 +66,8 @@ Seconds = Annotated[float, typer.Option("--seconds", min=0.0, metavar="S", help=
 Regret = Annotated[bool, typer.Option("--regret", help="with --drawn: time all frozen kernels and variants too")]
 Cliffs = Annotated[bool, typer.Option("--cliffs", help="with --drawn: find neighbouring sizes whose times jump, worst first")]
 PeerNames = Annotated[
-    list[str] | None, typer.Option("--peer", metavar="NAME", help="with --drawn: this library too, in every group; repeatable")
+    list[str] | None,
+    typer.Option("--peer", metavar="NAME", help="with --drawn: this library too, in every group; repeatable; none: no library"),
 ]
 SeedUse = Annotated[
     str, typer.Option("--use", metavar="TEXT", help="with --drawn: what else the seed is used for (tuning, ...), for the ledger of seeds")

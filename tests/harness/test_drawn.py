@@ -27,6 +27,7 @@ from harness.compare.drawn.record import (
     FROZEN,
     OWN,
     PEER,
+    VARIANT,
     Contender,
     DrawnRow,
     DrawnRun,
@@ -278,6 +279,13 @@ def test_drawn_problems_are_timed_recorded_and_published(gpu: DrawnBench, capsys
     listed = json.loads(run(capsys, "report", "toy", "--run", "1", "--json")[1])
     assert {r["kind"] for r in listed} == {"drawn"} and len(listed) == 12 and all(len(r["samples"]) >= 20 for r in listed)
     assert "small of seed 3: 40" in run(capsys, "report", "toy", "--run", "1")[1]
+
+
+def test_own_kernels_are_timed_with_no_library_beside_them(gpu: DrawnBench, capsys: pytest.CaptureFixture[str]) -> None:
+    code, text, err = run(capsys, "compare", "toy", "--drawn", "2", "--seed", "3", "--regret", "--peer", "none", "--json")
+    found = json.loads(text)
+    assert code == 0 and "peer missing" not in err and found["command"].endswith("--regret --peer none")
+    assert all({c["role"] for c in row["contenders"]} == {FROZEN, OWN, VARIANT} and row["ratio"] is None for row in found["rows"])
 
 
 def test_libraries_that_calls_may_get_are_examined_where_they_were_timed(

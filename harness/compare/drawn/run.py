@@ -33,6 +33,8 @@ from harness.timing.rounds import TIMING_DISTRIBUTION, Timed
 from harness.timing.timer import Timer
 
 PAGE, PICTURE = "drawn.md", "drawn.svg"
+# Stands for no library at all.
+NO_PEER = "none"
 # Groups and a heading, to an SVG document.
 Draw = Callable[[Sequence[GroupResult], str], str]
 
@@ -41,7 +43,7 @@ Draw = Callable[[Sequence[GroupResult], str], str]
 class Request:
     """What is asked for. ``seconds`` is the time of the whole command after which no further problem is begun.
 
-    ``with_all`` times all frozen kernels and variants, for the regret; ``peers`` are timed beside each group's own; ``use`` is what the
+    ``with_all`` times all frozen kernels and variants, for the regret; ``peers`` are timed beside each group's own, and :data:`NO_PEER` alone leaves these out, too; ``use`` is what the
     seed is used for, if for anything but this page.
     """
 
@@ -63,10 +65,14 @@ class Request:
 def make_plan(op: Op, count: int, seed: int, arch: str, more_peers: tuple[str, ...] = ()) -> Plan:
     """Draw problems, and ask the framework and the op what they choose for them."""
     drawn = draw_problems(op, count, seed)
-    drawn = [replace(d, group=replace(d.group, peers=tuple(dict.fromkeys([*d.group.peers, *more_peers])))) for d in drawn]
+    drawn = [replace(d, group=replace(d.group, peers=_choose_peers(d.group.peers, more_peers))) for d in drawn]
     problems = [d.problem for d in drawn]
     owns = [op.choose(p).variant.name if op.choose else "" for p in problems]
     return Plan(drawn, choose_frozen(op, problems, arch), owns)
+
+
+def _choose_peers(own: tuple[str, ...], more: tuple[str, ...]) -> tuple[str, ...]:
+    return () if more == (NO_PEER,) else tuple(dict.fromkeys([*own, *more]))
 
 
 @dataclass(frozen=True)
@@ -133,7 +139,7 @@ def _time_drawn(session: Session, request: Request, plan: Plan, folder: Path, de
     left_out: list[str] = []
     wanted = {n for d in plan.drawn for n in d.group.peers}
     known = load_peers(session.loaded.folder)
-    if unknown := sorted(set(request.peers) - {p.name for p in known}):
+    if request.peers != (NO_PEER,) and (unknown := sorted(set(request.peers) - {p.name for p in known})):
         raise SpecError(f"--peer {unknown[0]}: op {op.name} has no such peer; it has: {', '.join(p.name for p in known) or 'none'}")
     peers = [p for p in known if p.name in wanted]
     compiling = {p.name for p in peers if p.compiles}
