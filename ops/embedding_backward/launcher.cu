@@ -196,17 +196,18 @@ struct tiles {
     static std::size_t count_bytes(const Params&) { return 0; }
 
     // Enough tiles for all multiprocessors, and more where the table is large beside what each block looks through; of a tile's rows about
-    // half as many indices as it can keep, where indices are spread evenly.
+    // half as many indices as it can keep, where indices are spread evenly. Rows are whole unless there are too few of them.
     static TileShare share_out(const Params& p) {
         constexpr std::int64_t kTileBytes = 128 * 1024, kColumns = kThreads * kPackElems<Element>;
-        const std::int64_t column_tiles = divide_up(p.width, kColumns);
         const std::int64_t bytes = std::max(kTileBytes, 2 * p.count * static_cast<std::int64_t>(sizeof(Index)));
-        const std::int64_t table_tiles = p.vocabulary * p.width / (bytes / static_cast<std::int64_t>(sizeof(Element)));
-        const std::int64_t wanted = divide_up(std::max<std::int64_t>(kTunables.blocks, table_tiles), column_tiles);
+        const std::int64_t elems = bytes / static_cast<std::int64_t>(sizeof(Element));
+        const std::int64_t wanted = std::max<std::int64_t>(kTunables.blocks, p.vocabulary * p.width / elems);
         const std::int64_t least = std::max(divide_up(p.count, kMostKept / 2), divide_up(p.vocabulary, kMostTileRows));
+        const std::int64_t row_tiles = std::min(std::max(wanted, least), p.vocabulary), parts = divide_up(p.width, kColumns);
         TileShare share = {};
-        share.rows = divide_up(p.vocabulary, std::min(std::max(wanted, least), p.vocabulary));
-        share.column_tiles = column_tiles;
+        share.rows = divide_up(p.vocabulary, row_tiles);
+        share.columns = static_cast<std::int32_t>(divide_up(parts, std::min(parts, divide_up(wanted, row_tiles))) * kColumns);
+        share.column_tiles = static_cast<std::int32_t>(divide_up(p.width, share.columns));
         share.is_packed = has_pack_rows<Element>(p.dy, p.lddy) && has_pack_rows<Element>(p.dtable, p.lddtable);
         share.has_aligned_indices = reinterpret_cast<std::uintptr_t>(p.indices) % 16 == 0;
         return share;

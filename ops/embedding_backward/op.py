@@ -211,10 +211,11 @@ KERNELS = (
         (TILE_BLOCK_FITS,),
         (
             {"threads": 8, "rows": 64, "blocks": 264},
-            {"threads": 2, "rows": 256, "blocks": 264},
             {"threads": 32, "rows": 16, "blocks": 264},
             {"threads": 8, "rows": 128, "blocks": 132},
+            {"threads": 32, "rows": 32, "blocks": 132},
         ),
+        max_spill_bytes=24,  # two or three registers of what a block is, which are put away while it adds up
         # A key holds a place in 20 bits.
         domain=lambda t: (Count({"count": 1}, max=2**20), Count({"vocabulary": 1}, max=_MOST), Count({"width": 1}, max=2**30)),
     ),
@@ -222,21 +223,34 @@ KERNELS = (
 
 
 # Which variant is for which problems, the first that holds them: the classes of the axis `region`, from which `choose` takes the same.
+# `tiles` looks through all indices once a block, and gives a block to a row of the table at least; `tables` shares out the indices, too.
 _NAMED = {k.name: k for k in KERNELS}
+_NARROW, _WIDE, _MANY = (
+    {"threads": 8, "rows": 64, "blocks": 264},
+    {"threads": 32, "rows": 16, "blocks": 264},
+    {"threads": 8, "rows": 128, "blocks": 132},
+)
+
+
+def _few(count: int, vocabulary: int = 0, width: int = 0) -> tuple[Count, ...]:
+    most = {"count": count, "vocabulary": vocabulary, "width": width}
+    return tuple(Count({size: 1}, max=limit) for size, limit in most.items() if limit)
+
+
 _CLASSES: dict[str, tuple[tuple[Count, ...], Kernel, Mapping[str, int]]] = {
-    **{
-        f"table_of_{rows}": ((Count({"vocabulary": 1}, max=rows),), _NAMED["tables"], {"threads": threads, "blocks": 264})
-        for threads, rows in _TABLE_ROWS.items()
-    },
-    "few_indices": (
-        (Count({"count": 1}, max=_MOST_DIRECT), Count({"vocabulary": 1, "width": 1}, max=2**24)),
-        _NAMED["direct"],
-        {"threads": 256},
-    ),
-    "narrow": ((Count({"width": 1}, max=96),), _NAMED["segments"], {"threads": 8, "rows": 32, "chunk": 32}),
-    "middle": ((Count({"width": 1}, max=512),), _NAMED["segments"], {"threads": 32, "rows": 8, "chunk": 64}),
-    "broad": ((Count({"width": 1}, max=3072),), _NAMED["segments"], {"threads": 128, "rows": 1, "chunk": 64}),
-    "wide": ((), _NAMED["segments"], {"threads": 512, "rows": 1, "chunk": 64}),
+    "small_narrow": (_few(8192, 264, 48), _NAMED["tiles"], _NARROW),
+    "small": (_few(8192, 264), _NAMED["tiles"], _WIDE),
+    "few_indices": (_few(_MOST_DIRECT), _NAMED["direct"], {"threads": 256}),
+    "table_of_12": (_few(0, 12), _NAMED["tables"], {"threads": 512, "blocks": 264}),
+    "short_table": (_few(1 << 17, 192), _NAMED["tiles"], _NARROW),
+    **{f"table_of_{rows}": (_few(0, rows), _NAMED["tables"], {"threads": t, "blocks": 264}) for t, rows in _TABLE_ROWS.items()},
+    "narrow": (_few(1 << 17, 0, 48), _NAMED["tiles"], _NARROW),
+    "broad": (_few(1 << 17), _NAMED["tiles"], _WIDE),
+    "many_narrow": (_few(1 << 20, 0, 96), _NAMED["tiles"], _MANY),
+    "sorted_narrow": (_few(0, 0, 96), _NAMED["segments"], {"threads": 8, "rows": 32, "chunk": 32}),
+    "sorted_middle": (_few(0, 0, 512), _NAMED["segments"], {"threads": 32, "rows": 8, "chunk": 64}),
+    "sorted_broad": (_few(0, 0, 3072), _NAMED["segments"], {"threads": 128, "rows": 1, "chunk": 64}),
+    "sorted_wide": ((), _NAMED["segments"], {"threads": 512, "rows": 1, "chunk": 64}),
 }
 _REGION = Axis("region", {name: conditions for name, (conditions, _, _) in _CLASSES.items()})
 
@@ -277,8 +291,17 @@ PROBLEMS = (
     _problem("bench", 300000, 40, 64, "float16"),
     _problem("bench", 100000, 80, 200),
     _problem("bench", 50000, 150, 30, "bfloat16"),
+    _problem("bench", 200000, 150, 30, "bfloat16"),
+    _problem("bench", 60000, 8, 700, "bfloat16"),
+    _problem("bench", 5000, 200, 24),
+    _problem("bench", 1500, 100, 3000),
     _problem("bench", 1000, 100000, 64, "bfloat16"),
+    _problem("bench", 100000, 290000, 20),
     _problem("bench", 20000, 50257, 384),
+    _problem("bench", 300000, 40000, 256, "bfloat16"),
+    _problem("bench", 1200000, 100000, 32),
+    _problem("bench", 200000, 50000, 1024, "float16"),
+    _problem("bench", 140000, 8000, 3200, "bfloat16"),
 )
 
 OP = Op(

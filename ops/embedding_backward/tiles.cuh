@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "common/elements.cuh"
 #include "common/indices.cuh"
@@ -22,9 +23,10 @@ inline constexpr int kPlaceBits = 20, kMostTilePlaces = 1 << kPlaceBits, kMostTi
 inline constexpr int kMostKept = 8192;  // keys
 inline constexpr int kLookAhead = 8;  // indices of a thread under way together
 
-// How the table is shared out: tiles of `rows` rows by the columns of one group, neighbouring columns first.
+// How the table is shared out: tiles of `rows` rows by `columns` columns, `column_tiles` next to each other first.
 struct TileShare {
-    std::int64_t rows, column_tiles;
+    std::int64_t rows;
+    std::int32_t columns, column_tiles;
     bool is_packed;  // rows of both matrices consist of accesses of 16 bytes
     bool has_aligned_indices;
 };
@@ -40,40 +42,77 @@ struct Kept {
     int* count;
 };
 
-// Looks through kThreads * kLookAhead indices from `begin` on, not beyond `end`.
+// The rows of a thread's kLookAhead indices from `begin` on, in the tile; another one's, or no index, is not below `num_rows`.
 template <class Index, int kThreads>
-__device__ __forceinline__ void look_through(const Kept& kept, const EmbeddingBackwardParams& p, std::int64_t begin, std::int64_t end,
-                                             bool is_aligned, bool counts) {
-    constexpr int kAccess = 16 / static_cast<int>(sizeof(Index));
-    const int rank = static_cast<int>(threadIdx.x), lane = rank % kWarpSize;
-    const auto* const indices = static_cast<const Index*>(p.indices);
-    const auto find_place = [&](int u) {
-        return begin + (is_aligned ? (u / kAccess * kThreads + rank) * kAccess + u % kAccess : u * kThreads + rank);
-    };
+struct Look {
+    static constexpr int kAccess = 16 / static_cast<int>(sizeof(Index));
     alignas(16) Index found[kLookAhead];
+    std::int32_t begin;
+    bool is_aligned;
+
+    __device__ __forceinline__ std::int32_t find_place(int u) const {
+        const int rank = static_cast<int>(threadIdx.x);
+        return begin + (is_aligned ? (u / kAccess * kThreads + rank) * kAccess + u % kAccess : u * kThreads + rank);
+    }
+
+    __device__ __forceinline__ void load(const Index* indices, std::int32_t end) {
 #pragma unroll
-    for (int u = 0; u < kLookAhead; u += kAccess) {
-        if (is_aligned && find_place(u) + kAccess <= end) {
-            *reinterpret_cast<uint4*>(found + u) = *reinterpret_cast<const uint4*>(indices + find_place(u));
-        } else {
+        for (int u = 0; u < kLookAhead; u += kAccess) {
+            if (is_aligned && find_place(u) + kAccess <= end) {
+                *reinterpret_cast<uint4*>(found + u) = *reinterpret_cast<const uint4*>(indices + find_place(u));
+            } else {
 #pragma unroll
-            for (int e = u; e < u + kAccess; ++e) found[e] = find_place(e) < end ? indices[find_place(e)] : Index{};
+                for (int e = u; e < u + kAccess; ++e) found[e] = find_place(e) < end ? indices[find_place(e)] : Index{-1};
+            }
         }
     }
+
+    // Bit u is set where index u points to one of the rows.
+    __device__ __forceinline__ unsigned find_hits(const Kept& kept) const {
+        using Unsigned = std::make_unsigned_t<Index>;
+        unsigned hits = 0;
+#pragma unroll
+        for (int u = 0; u < kLookAhead; ++u) {
+            const bool is_hit = static_cast<Unsigned>(found[u]) - static_cast<Unsigned>(kept.first) < static_cast<Unsigned>(kept.num_rows);
+            hits |= is_hit ? 1u << u : 0u;
+        }
+        return hits;
+    }
+};
+
+// Looks through kThreads * kLookAhead indices from `begin` on, not beyond the last.
+template <class Index, int kThreads>
+__device__ __forceinline__ void look_through(const Kept& kept, const EmbeddingBackwardParams& p, std::int32_t begin, bool is_aligned,
+                                             bool counts) {
+    const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
+    const auto end = static_cast<std::int32_t>(p.count);
+    Look<Index, kThreads> look{{}, begin, is_aligned};
+    look.load(static_cast<const Index*>(p.indices), end);
+    if (counts) {
+#pragma unroll
+        for (int u = 0; u < kLookAhead; ++u) {
+            if (look.find_place(u) < end) check_index(look.found[u], p.vocabulary, true, p.status);
+        }
+    }
+    const unsigned hits = look.find_hits(kept);
+    if (!__any_sync(kFullMask, hits != 0)) return;
+    // The warp's hits lie next to each other, behind one addition.
+    const int own = __popc(hits);
+    int last = own;
+#pragma unroll
+    for (int offset = 1; offset < kWarpSize; offset *= 2) {
+        const int before = __shfl_up_sync(kFullMask, last, offset);
+        last += lane >= offset ? before : 0;
+    }
+    int base = 0;
+    if (lane == kWarpSize - 1) base = atomicAdd(kept.count, last);
+    int at = __shfl_sync(kFullMask, base, kWarpSize - 1) + last - own;
 #pragma unroll
     for (int u = 0; u < kLookAhead; ++u) {
-        const std::int64_t place = find_place(u), index = found[u], row = index - kept.first;
-        const bool is_there = place < end;
-        if (counts && is_there) check_index(index, p.vocabulary, true, p.status);
-        const bool is_kept = is_there && row >= 0 && row < kept.num_rows;
-        const unsigned takers = __ballot_sync(kFullMask, is_kept);
-        if (takers == 0) continue;
-        int at = 0;
-        if (lane == 0) at = atomicAdd(kept.count, __popc(takers));
-        at = __shfl_sync(kFullMask, at, 0) + __popc(takers & ((1u << lane) - 1u));
-        if (is_kept && at < kMostKept) {
-            kept.keys[at] = static_cast<std::uint32_t>(row) << kPlaceBits | static_cast<std::uint32_t>(place);
-        }
+        if ((hits >> u & 1u) == 0) continue;
+        const auto row = static_cast<std::uint32_t>(look.found[u] - static_cast<Index>(kept.first));
+        if (at < kMostKept) kept.keys[at] = row << kPlaceBits | static_cast<std::uint32_t>(look.find_place(u));
+        ++at;
     }
 }
 
@@ -138,7 +177,7 @@ struct Tile {
     static constexpr int kInFlight = sizeof(Element) == 4 ? 4 : 2;  // all that 64 registers hold
 
     const EmbeddingBackwardParams& p;
-    std::int64_t column;
+    std::int32_t column;
     RowSpan<Element, kGroup, kElems> span;
     int group;
     TileSums<Element, kThreads>& sums;
@@ -234,11 +273,20 @@ __global__ void __launch_bounds__(kGroup* kGroups, 1024 / (kGroup * kGroups))
     __shared__ unsigned occupied[kMostTileRows / 32];
     __shared__ int count;
     const int rank = static_cast<int>(threadIdx.x), group = rank / kGroup;
-    const std::int64_t column = blockIdx.x % share.column_tiles * OneTile::kColumns, width = p.width - column;
-    const RowSpan<Element, kGroup, OneTile::kElems> span{static_cast<int>(width < OneTile::kColumns ? width : OneTile::kColumns),
-                                                         rank % kGroup, share.is_packed};
-    const OneTile tile{p, column, span, group, *reinterpret_cast<TileSums<Element, kThreads>*>(keys + kMostKept)};
-    const std::int64_t begin = blockIdx.x / share.column_tiles * share.rows;
+    const auto column_tiles = static_cast<unsigned>(share.column_tiles);
+    const std::int32_t first_column = static_cast<std::int32_t>(blockIdx.x % column_tiles) * share.columns;
+    const std::int32_t end_column = min(static_cast<std::int32_t>(p.width), first_column + share.columns);
+    auto& sums = *reinterpret_cast<TileSums<Element, kThreads>*>(keys + kMostKept);
+    // Calls visit(part of the tile) for each group of columns; what one of them leaves in `sums` is read before the next.
+    const auto visit_columns = [&](const auto& visit) {
+        for (std::int32_t column = first_column; column < end_column; column += OneTile::kColumns) {
+            const RowSpan<Element, kGroup, OneTile::kElems> span{min(end_column - column, OneTile::kColumns), rank % kGroup,
+                                                                 share.is_packed};
+            visit(OneTile{p, column, span, group, sums});
+            __syncthreads();
+        }
+    };
+    const std::int64_t begin = blockIdx.x / column_tiles * share.rows;
     const std::int64_t end = begin + share.rows < p.vocabulary ? begin + share.rows : p.vocabulary;
     const auto clear = [&] {
         __syncthreads();
@@ -248,10 +296,13 @@ __global__ void __launch_bounds__(kGroup* kGroups, 1024 / (kGroup * kGroups))
     };
     bool counts = blockIdx.x == 0;  // wrong indices, once
     Kept kept = {begin, static_cast<int>(end - begin), keys, &count};
+    const auto count_all = static_cast<std::int32_t>(p.count);
     while (kept.first < end) {
         clear();
-        for (std::int64_t at = 0; at < p.count; at += kLook) {
-            look_through<Index, kThreads>(kept, p, at, p.count, share.has_aligned_indices, counts);
+        // Each block begins elsewhere: together they bring all indices into the cache, and do not crowd there.
+        const std::int32_t looks = (count_all - 1) / kLook + 1, first_look = static_cast<std::int32_t>(blockIdx.x % looks);
+        for (std::int32_t i = 0, look = first_look; i < looks; ++i, look = look + 1 < looks ? look + 1 : 0) {
+            look_through<Index, kThreads>(kept, p, look * kLook, share.has_aligned_indices, counts);
         }
         counts = false;
         __syncthreads();
@@ -261,27 +312,31 @@ __global__ void __launch_bounds__(kGroup* kGroups, 1024 / (kGroup * kGroups))
             continue;
         }
         if (num_kept > kMostKept) {
-            Pack<Element> whole = {};
-            clear();
-            for (std::int64_t at = 0; at < p.count; at += kLook) {
-                look_through<Index, kThreads>(kept, p, at, p.count, share.has_aligned_indices, false);
-                __syncthreads();
-                const int in_slab = count;
-                __syncthreads();  // all have read it, before it goes on
-                if (in_slab <= kMostKept - kLook && at + kLook < p.count) continue;
-                sort_keys<kThreads>(keys, in_slab);
-                tile.add_slab(whole, keys, in_slab);
+            visit_columns([&](const OneTile& tile) {
+                Pack<Element> whole = {};
                 clear();
-            }
-            if (group == 0) tile.store(kept.first, whole);
+                for (std::int32_t at = 0; at < count_all; at += kLook) {
+                    look_through<Index, kThreads>(kept, p, at, share.has_aligned_indices, false);
+                    __syncthreads();
+                    const int in_slab = count;
+                    __syncthreads();  // all have read it, before it goes on
+                    if (in_slab <= kMostKept - kLook && at < count_all - kLook) continue;
+                    sort_keys<kThreads>(keys, in_slab);
+                    tile.add_slab(whole, keys, in_slab);
+                    clear();
+                }
+                if (group == 0) tile.store(kept.first, whole);
+            });
         } else {
             sort_keys<kThreads>(keys, num_kept);
             for (int i = rank; i < num_kept; i += kThreads) atomicOr(&occupied[row_of(keys[i]) / 32], 1u << row_of(keys[i]) % 32);
             __syncthreads();
-            for (int row = group; row < kept.num_rows; row += kGroups) {
-                if ((occupied[row / 32] >> row % 32 & 1u) == 0) tile.store(kept.first + row, {});
-            }
-            tile.write_rows(keys, num_kept, kept.first);
+            visit_columns([&](const OneTile& tile) {
+                for (int row = group; row < kept.num_rows; row += kGroups) {
+                    if ((occupied[row / 32] >> row % 32 & 1u) == 0) tile.store(kept.first + row, {});
+                }
+                tile.write_rows(keys, num_kept, kept.first);
+            });
         }
         kept.first += kept.num_rows;
         if (end - kept.first < kept.num_rows) kept.num_rows = static_cast<int>(end - kept.first);
