@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from aicf.backends.frozen import FAILURES, FrozenCalls
-from aicf.plan import Plan, Step
+from aicf.opset import Type
+from aicf.plan import Plan, Slot, Step
 from aicf.plan.data import GIVEN
 from aicf.runtime.launches import SavedLaunch, describe_intake, read_launches
 from device import Buffer, Stream
@@ -67,3 +69,23 @@ def open_intake(
         (given,) = step.reads
         found[places[step.outputs[0]]] = Intake(device, launch, find_address, given.type.size_bytes, int(row["alignment_bytes"]))
     return found
+
+
+def open_stacked(device: RuntimeDevice, plan: Plan, calls: FrozenCalls, index: int, count: int, address: int) -> Intake:
+    """Return one launch that brings in ``count`` inputs of a number, one behind the other in the caller's memory and at an address."""
+    own = plan.inputs[index][1]
+    step = next(step for step in plan.intake if step.outputs[0] == own)
+    rows = step.attrs["rows"]
+    assert isinstance(rows, int)
+    inputs = tuple(None if slot is None else _stack(slot, count) for slot in step.inputs)
+    stacked = replace(step, inputs=inputs, outputs=(_stack(own, count),), attrs={**step.attrs, "rows": count * rows})
+    types = [None if slot is None else slot.type for slot in inputs]
+    row = describe_intake(stacked, calls.find_ready(step.op, types, stacked.attrs))
+    (launch,) = read_launches([row])
+    assert launch is not None
+    (given,) = stacked.reads
+    return Intake(device, launch, lambda region, offset: address, given.type.size_bytes, int(row["alignment_bytes"]))
+
+
+def _stack(slot: Slot, count: int) -> Slot:
+    return replace(slot, type=Type(slot.type.dtype, (count, *slot.type.shape)))

@@ -13,7 +13,7 @@ from aicf.plan import Plan
 from aicf.plan.arena import align
 from aicf.plan.data import INPUT, OUTPUT
 from aicf.runtime.binding import Binding, FindAddress, Launch
-from aicf.runtime.intake import Intake
+from aicf.runtime.intake import Intake, open_stacked
 from device import Buffer, DeviceArray, Graph, Stream
 from device.runtime import RuntimeDevice
 
@@ -22,7 +22,8 @@ class Scan:
     """The graph of ``count`` runs, with memory for their inputs and outputs; all else is in the plan's memory.
 
     The plan has one output, of one element. ``run`` queues the launches that it is given, as the plan's streams have them; ``intake`` are
-    launches that bring an input of the caller's dtype to where the plan reads it.
+    launches that bring an input of the caller's dtype to where the plan reads it. One launch ahead of the graph does so for all runs; where
+    inputs in the plan's dtype cannot follow each other without a gap, each run has its own.
     """
 
     def __init__(
@@ -38,12 +39,15 @@ class Scan:
         plan: Plan = binding.plan
         self._device, self._stream, self._count = device, stream, count
         self._types = plan.given_types
-        self._strides = [align(t.size_bytes) for t in self._types]
+        own = [slot.type for _, slot in plan.inputs]
+        whole = [i for i in intake if align(own[i].size_bytes) == own[i].size_bytes]
+        self._strides = [align((own if i in whole else self._types)[i].size_bytes) for i in range(len(own))]
         self._buffers = [device.allocate(max(count * stride, 1)) for stride in self._strides]
+        self._casts = {i: open_stacked(device, plan, binding.frozen, i, count, self._buffers[i].address) for i in whole}
         output = plan.outputs[0].type
         self._results = device.allocate(count * output.size_bytes)
         self.outputs: DeviceArray = self._results.view((count,), find_dtype(output.dtype))
-        inputs = [(i, slot) for i, (_, slot) in enumerate(plan.inputs) if i not in intake]
+        inputs = [(i, slot) for i, (_, slot) in enumerate(plan.inputs) if i not in intake or i in whole]
 
         def place(row: int) -> FindAddress:
             def find(region: str, offset: int) -> int:
@@ -60,8 +64,8 @@ class Scan:
         launches = [binding.bind_elsewhere(place(row)) for row in range(count)]
         with device.capture(stream) as graphs:
             for row in range(count):
-                for i, each in intake.items():
-                    each.take(self._find_row(i, row), stream)
+                for i in intake.keys() - whole:
+                    intake[i].take(self._find_row(i, row), stream)
                 run(launches[row])
         self._graph: Graph = graphs[0]
 
@@ -71,7 +75,10 @@ class Scan:
     def put(self, stacks: Sequence[Any]) -> None:
         """Copy stacked inputs in, [count, ...] each and contiguous, from the host or from the device."""
         for i, (stack, t) in enumerate(zip(stacks, self._types, strict=True)):
-            if not isinstance(stack, DeviceArray):
+            if i in self._casts:
+                given = stack if isinstance(stack, DeviceArray) else self._device.asarray(np.asarray(stack, find_dtype(t.dtype)))
+                self._casts[i].take(given.address, self._stream)
+            elif not isinstance(stack, DeviceArray):
                 self._buffers[i].write(self._pad_rows(np.asarray(stack, find_dtype(t.dtype)), i))
             elif self._strides[i] == t.size_bytes:
                 self._device.copy(self._buffers[i].address, stack.address, self._count * t.size_bytes, self._stream)

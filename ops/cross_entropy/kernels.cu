@@ -5,6 +5,7 @@
 // | naive            | a thread per row: maximum, sum, gradient                                               | 3                   |
 // | block_online     | a block per row: maximum and sum in one pass, 16 bytes an access                       | 2                   |
 // | row_in_registers | lanes of a warp, or a block, per row, which stays in their registers (registers.cuh)   | 1                   |
+// | few_classes      | the same for few rows of few classes, in one block (few_classes.cuh)                   | 1                   |
 //
 // The first two launch two kernels. `prepare` counts the rows that are not ignored, for the mean. A kernel of the ladder then writes each
 // row's gradient and loss; the block that is the last to finish adds the losses up in the order of the rows, so that the sum is always the
@@ -13,6 +14,7 @@
 
 #include "common/programmatic.cuh"
 #include "common/rows.cuh"
+#include "cross_entropy/few_classes.cuh"
 #include "cross_entropy/loss.cuh"
 #include "cross_entropy/params.h"
 #include "cross_entropy/registers.cuh"

@@ -101,6 +101,19 @@ struct row_in_registers {
     }
 };
 
+template <class Element>
+struct few_classes {
+    static std::size_t count_bytes(const Params&) { return 0; }
+
+    static AicfStatus launch(const Params& params, void*, cudaStream_t stream) {
+        constexpr int kElems = std::max(kTunables.elems, 1);
+        const auto threads = static_cast<int>(divide_up(params.rows * kThreads, kWarpSize) * kWarpSize);
+        const auto kernel = params.dbias == nullptr ? cross_entropy_few_classes<Element, kThreads, kElems, false>
+                                                    : cross_entropy_few_classes<Element, kThreads, kElems, true>;
+        return launch_early(kernel, 1, threads, 0, 1, stream, params);
+    }
+};
+
 std::size_t count_workspace_bytes(const Params& params) { return AICF_KERNEL<float>::count_bytes(params); }
 
 AicfStatus launch(const Params& params, void* memory, cudaStream_t stream) {

@@ -38,6 +38,7 @@ LABEL_BYTES = 8
 U = UNIT_ROUNDOFF["float32"]
 EXP_ROUNDINGS = 2.0 * ULPS["expf"]
 _MOST_AT_A_TIME = 1 << 22
+_MOST_THREADS = 1024  # of a block
 
 SMOOTHING = Scalar("label_smoothing", 0.0, 0.0, 0.5)
 # What a caller may have got wrong; the last is a class in 32 bits.
@@ -197,6 +198,8 @@ THREADS = Tunable("threads", (32, 64, 128, 256, 512, 1024), "threads of a block"
 GROUP = Tunable("threads", (4, 8, 16, 32, 64, 128, 256, 512, 1024), "threads that take a row")
 ROWS = Tunable("rows", (1, 2, 4, 8, 16, 32, 64, 128, 256), "rows, and so groups of threads, of a block")
 ELEMS = Tunable("elems", (4, 8, 16, 32), "elements of a row that a thread keeps in registers; at least 16 bytes of them")
+LANES = Tunable("threads", (2, 4, 8), "threads that take a row")
+FEW = Tunable("elems", (3, 4, 8), "elements of a row that a thread keeps in registers")
 BLOCK_FITS = Constraint(
     "block_fits",
     "threads * rows must be whole warps, at most 1024",
@@ -212,8 +215,8 @@ SUMS_FIT = Constraint(
 )
 
 
-def _serve(max_classes: int = 2**40) -> tuple[Count, ...]:
-    return (Count({"rows": 1}, max=2**31 - 1), Count({"classes": 1}, max=max_classes))
+def _serve(max_classes: int = 2**40, max_rows: int = 2**31 - 1) -> tuple[Count, ...]:
+    return (Count({"rows": 1}, max=max_rows), Count({"classes": 1}, max=max_classes))
 
 
 _SERVED = (*_serve(), OneOf("with_dbias", (False,)))
@@ -252,6 +255,15 @@ KERNELS = (
         domain=lambda t: _serve(t["threads"] * t["elems"]),
         tile=lambda t: {"rows": t["rows"]},
         min_arch=90,
+    ),
+    Kernel(
+        "few_classes",
+        "few rows of few classes in one block: a few lanes per row, which stays in registers",
+        (LANES, FEW),
+        (),
+        ({"threads": 4, "elems": 4}, {"threads": 4, "elems": 3}, {"threads": 2, "elems": 8}, {"threads": 8, "elems": 8}),
+        domain=lambda t: _serve(t["threads"] * t["elems"], _MOST_THREADS // t["threads"]),
+        tile=lambda t: {"rows": _MOST_THREADS // t["threads"]},
     ),
 )
 
@@ -293,6 +305,9 @@ PROBLEMS = (
     _problem("verify", 4100, 3, with_gradient=False),
     _problem("verify", 61, 70),
     _problem("verify", 69, 33, "bfloat16", with_dbias=True),
+    _problem("verify", 201, 16, "bfloat16", with_dbias=True),
+    _problem("verify", 100, 9, "float16", with_dbias=True, reduction="sum"),
+    _problem("verify", 17, 3, with_gradient=False),
     _problem("emulated", 256, 1000),
     _problem("emulated", 32, 8192, "bfloat16"),
     _problem("bench sweep", 8192, 32000, "bfloat16"),

@@ -105,10 +105,10 @@ FFMA_SHARED = Constraint(
 
 
 def _count_tiny_bytes(t: Values, item_bytes: int) -> int:
-    """Return the bytes of a ring of boxes of 128 bytes of k, or the sums of all slices, and of sums that blocks hand over."""
+    """Return the bytes of a ring of boxes of 128 bytes of k, or the sums of all slices, of sums that blocks hand over, and of z."""
     depth, pad = 128 // item_bytes, 16 // item_bytes
     boxes = sum(max(depth * (t[edge] + pad), t[edge] * (depth + pad)) for edge in ("bm", "bn"))
-    return max(t["stages"] * boxes * item_bytes, 16 * t["bm"] * (t["bn"] + 8)) + 4 * (t["bm"] + 24) * t["bn"]
+    return max(t["stages"] * boxes * item_bytes, 16 * t["bm"] * (t["bn"] + 8)) + (4 * (t["bm"] + 24) + item_bytes * t["bm"]) * t["bn"]
 
 
 TINY_SHAPES = Constraint(
@@ -116,7 +116,7 @@ TINY_SHAPES = Constraint(
 )
 TINY_SHARED = Constraint(
     "tiny_shared",
-    "the ring and the sums handed over must fit 227 KiB twice",
+    "the ring, the sums handed over and z must fit 227 KiB twice",
     lambda t: 2 * max(_count_tiny_bytes(t, item_bytes) for item_bytes in (2, 4)) <= MAX_SHARED_BYTES,
 )
 

@@ -7,6 +7,7 @@
 
 #include "common/cluster.cuh"
 #include "common/programmatic.cuh"
+#include "common/quads.cuh"
 #include "common/short_products.cuh"
 #include "gemm_backward/ffma.cuh"
 
@@ -36,44 +37,6 @@ struct TinyProblem {
     float* partial_sums;  // [dz.strips, dz.columns], whose sums are dbias; or null where there is one strip
 };
 
-// Of four neighbouring elements the first `num_valid`, and zeros.
-template <class Element>
-__device__ __forceinline__ float4 load_quad(const Element* source, int num_valid, bool is_aligned) {
-    if (is_aligned && num_valid >= kVectorElems) {
-        if constexpr (sizeof(Element) == 4) {
-            return load_vector(source);
-        } else {
-            const uint2 words = *reinterpret_cast<const uint2*>(source);
-            const float2 low = unpack_pair<Element>(words.x), high = unpack_pair<Element>(words.y);
-            return {low.x, low.y, high.x, high.y};
-        }
-    }
-    float4 quad = {0.0f, 0.0f, 0.0f, 0.0f};
-    if (num_valid > 0) quad.x = to_float(source[0]);
-    if (num_valid > 1) quad.y = to_float(source[1]);
-    if (num_valid > 2) quad.z = to_float(source[2]);
-    if (num_valid > 3) quad.w = to_float(source[3]);
-    return quad;
-}
-
-template <class Element>
-__device__ __forceinline__ void store_quad(Element* target, const float4& quad, int num_valid, bool is_aligned) {
-    if (is_aligned && num_valid >= kVectorElems) {
-        if constexpr (sizeof(Element) == 4) {
-            store_vector(target, quad);
-        } else {
-            *reinterpret_cast<uint2*>(target) = {pack_pair<Element>(quad.x, quad.y), pack_pair<Element>(quad.z, quad.w)};
-        }
-        return;
-    }
-    if (num_valid > 0) target[0] = from_float<Element>(quad.x);
-    if (num_valid > 1) target[1] = from_float<Element>(quad.y);
-    if (num_valid > 2) target[2] = from_float<Element>(quad.z);
-    if (num_valid > 3) target[3] = from_float<Element>(quad.w);
-}
-
-__device__ __forceinline__ float4 add_quads(const float4& a, const float4& b) { return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w}; }
-
 // What a block waits for: sums of its share of a tile, and of columns from all blocks of the cluster.
 struct TinyBarriers {
     Barrier sums, columns;
@@ -96,10 +59,10 @@ __device__ __forceinline__ void multiply_tiny_part(const TinyProduct<typename L:
     }
 }
 
-// Calls `use(row, column, four sums)` for this block's share of the tile; `column` is this thread's own, and inside of D.
+// Calls `use(place, row, column)` for this thread's groups of four elements in this block's share of the tile: their place in the share,
+// rows of kTileN, and in D; `column` is this thread's own, and inside of D.
 template <class L, class Use>
-__device__ __forceinline__ void visit_tiny_share(const TinyProduct<typename L::Element>& product, const FfmaWork& work, const float* shared,
-                                                 Use use) {
+__device__ __forceinline__ void visit_tiny_share(const TinyProduct<typename L::Element>& product, const FfmaWork& work, Use use) {
     constexpr int kPerRow = L::kTileN / kVectorElems;
     constexpr int kRowsAtOnce = L::kThreads / kPerRow;
     static_assert(L::kThreads % kPerRow == 0, "a thread keeps its columns");
@@ -110,7 +73,7 @@ __device__ __forceinline__ void visit_tiny_share(const TinyProduct<typename L::E
     const int end = min(share, product.rows - first);
 #pragma unroll 1
     for (int row = static_cast<int>(threadIdx.x) / kPerRow; row < end; row += kRowsAtOnce) {
-        use(first + row, work.origin.column + column, add_handed_sums<L>(shared, row, column, product.splits));
+        use(TileOrigin{row, column}, first + row, work.origin.column + column);
     }
 }
 
@@ -119,9 +82,12 @@ inline constexpr int kTinyWarps = L::kThreads / 32;
 
 inline constexpr int kTinyCluster = 8;
 
-// Sums of columns, a row for each warp and then one for each block of the cluster, follow those that blocks hand over.
+// Sums of columns, a row for each warp and then one for each block of the cluster, follow those that blocks hand over; then z.
 template <class L>
-inline constexpr int kTinySharedBytes = (L::kSharedFloats + (kTinyWarps<L> + kTinyCluster) * L::kTileN) * static_cast<int>(sizeof(float));
+inline constexpr int kTinyZPlace = L::kSharedFloats + (kTinyWarps<L> + kTinyCluster) * L::kTileN;
+template <class L>
+inline constexpr int kTinySharedBytes =
+    kTinyZPlace<L> * static_cast<int>(sizeof(float)) + L::kTileM * L::kTileN * static_cast<int>(sizeof(typename L::Element));
 
 // Adds the threads' sums of columns, of this block, then of the cluster, in order of rank.
 template <class L>
@@ -169,13 +135,28 @@ __device__ __forceinline__ void store_tiny_columns(const TinyProblem<typename L:
 template <class L, bool kIsNk>
 __device__ __forceinline__ void make_tiny_act_grad(const TinyProblem<typename L::Element>& problem, const FfmaWork& work, float* shared,
                                                    TinyBarriers* barriers) {
-    const TinyProduct<typename L::Element>& dz = problem.dz;
+    using Element = typename L::Element;
+    const TinyProduct<Element>& dz = problem.dz;
+    auto* const z_share = reinterpret_cast<Element*>(shared + kTinyZPlace<L>);
+    const auto is_copied = [&](int column) { return dz.has_quads && dz.columns - column >= kVectorElems; };
+    if (problem.z != nullptr) {
+        // What each thread will want of z, on its way with the first stage of the ring: behind the products it would be waited for.
+        visit_tiny_share<L>(dz, work, [&](TileOrigin place, int row, int column) {
+            if (!is_copied(column)) return;
+            constexpr int kBytes = kVectorElems * static_cast<int>(sizeof(Element));
+            copy_async<kBytes>(z_share + place.row * L::kTileN + place.column, problem.z + row * problem.ldz + column);
+        });
+    }
     multiply_tiny_part<L, false, kIsNk>(dz, work, problem.cluster, shared, barriers);
     float4 columns = {0.0f, 0.0f, 0.0f, 0.0f};
-    visit_tiny_share<L>(dz, work, shared, [&](int row, int column, float4 sums) {
+    visit_tiny_share<L>(dz, work, [&](TileOrigin place, int row, int column) {
         const int num_valid = dz.columns - column;
+        float4 sums = add_handed_sums<L>(shared, place.row, place.column, dz.splits);
         if (problem.z != nullptr) {
-            const float4 z = load_quad(problem.z + row * problem.ldz + column, num_valid, dz.has_quads);
+            const bool is_there = is_copied(column);
+            const Element* const source =
+                is_there ? z_share + place.row * L::kTileN + place.column : problem.z + row * problem.ldz + column;
+            const float4 z = load_quad(source, num_valid, is_there);
             sums = pass_by_code(problem.act, sums, {{z.x, z.y, z.z, z.w}});
         }
         columns = add_quads(columns, sums);
@@ -188,11 +169,12 @@ template <class L>
 __device__ __forceinline__ void make_tiny_weight_grad(const TinyProduct<typename L::Element>& dw, const FfmaWork& work, int cluster,
                                                       float* shared, TinyBarriers* barriers) {
     multiply_tiny_part<L, true, true>(dw, work, cluster, shared, barriers);
-    visit_tiny_share<L>(dw, work, shared, [&](int row, int column, float4 sums) {
-        typename L::Element* const place = dw.d + row * dw.ldd + column;
+    visit_tiny_share<L>(dw, work, [&](TileOrigin place, int row, int column) {
+        float4 sums = add_handed_sums<L>(shared, place.row, place.column, dw.splits);
+        typename L::Element* const target = dw.d + row * dw.ldd + column;
         const int num_valid = dw.columns - column;
-        if (dw.is_added) sums = add_quads(sums, load_quad(place, num_valid, dw.has_quads));
-        store_quad(place, sums, num_valid, dw.has_quads);
+        if (dw.is_added) sums = add_quads(sums, load_quad(target, num_valid, dw.has_quads));
+        store_quad(target, sums, num_valid, dw.has_quads);
     });
 }
 

@@ -54,6 +54,11 @@ def serve_fp32(t: Values) -> Conditions:
     return (*serve_fp32_and_dropout(t), _WITHOUT_DROPOUT)
 
 
+def serve_any_dtype(t: Values) -> Conditions:
+    """Any problem without dropout that does not ask for TF32."""
+    return (OneOf("precision", ("ieee",)), *_bound_sizes(t), _WITHOUT_DROPOUT)
+
+
 def serve_fp32_kn(t: Values) -> Conditions:
     """Of these, those with B as [K, N]."""
     return (*serve_fp32(t), OneOf("b_layout", ("kn",)))
@@ -132,8 +137,8 @@ def serve_decode(t: Values) -> Conditions:
     return (*serve_half(t), *tiles, Rows("a", 16, 8), Rows("b", 16, 8))
 
 
-# Layers of small networks in fp32: elements of Y, and terms of a sum, up to which latencies are what a product costs.
-TINY_OUTPUTS, TINY_SUMS = 2**18, 1024
+# Layers of small networks: elements of Y, in fp32 and in 16 bits, and terms of a sum, up to which latencies are what a product costs.
+TINY_OUTPUTS, TINY_HALF_OUTPUTS, TINY_SUMS = 2**18, 2**16, 1024
 
 
 def _make_regions() -> dict[str, Conditions]:
@@ -142,8 +147,10 @@ def _make_regions() -> dict[str, Conditions]:
     regions: dict[str, Conditions] = {}
     for rows in (2, 8, 16, 32, 128):
         if rows == 32:  # fewer than 17 rows are read as a stream, however short
-            tiny = (Count({"M": 1, "N": 1}, max=TINY_OUTPUTS), Count({"K": 1}, max=TINY_SUMS))
-            regions["fp32_tiny"] = (OneOf("dtype", ("float32",)), OneOf("precision", ("ieee",)), *tiny)
+            ieee, short = OneOf("precision", ("ieee",)), Count({"K": 1}, max=TINY_SUMS)
+            regions["fp32_tiny"] = (OneOf("dtype", ("float32",)), ieee, Count({"M": 1, "N": 1}, max=TINY_OUTPUTS), short)
+            halves = OneOf("dtype", ("bfloat16", "float16"))
+            regions["half_tiny"] = (halves, ieee, Count({"M": 1, "N": 1}, max=TINY_HALF_OUTPUTS), short)
         few = Count({"M": 1}, max=rows)
         regions |= {f"rows_to_{rows}_wide": (few, wide), f"rows_to_{rows}": (few,)}
     # A wave of 128 x 128 tiles on 132 multiprocessors is 2.2 million elements.

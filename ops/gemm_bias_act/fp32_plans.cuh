@@ -123,16 +123,39 @@ struct skinny_plan {
 
 template <Tunables t>
 struct tiny_plan {
-    using L = ShortLayout<float, t.bm, t.bn, t.stages>;
-
     static AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
+        return dispatch_float(params.dtype, [&]<class Element>(Element) { return launch_dtype<Element>(params, stream); });
+    }
+
+    template <class Element>
+    static AicfStatus launch_dtype(const GemmBiasActParams& params, cudaStream_t stream) {
+        using L = ShortLayout<Element, t.bm, t.bn, t.stages>;
+        constexpr int kItemBytes = static_cast<int>(sizeof(Element)), kQuadBytes = kVectorElems * kItemBytes;
+        const auto has_quads = [](const void* base, std::int64_t stride) {
+            return base == nullptr || has_aligned_rows(base, stride, kItemBytes, kQuadBytes);
+        };
         int num_sms = 0;
         AICF_RETURN_IF_NOT_OK(count_multiprocessors(&num_sms));
         const int splits = count_short_splits(count_blocks(params), divide_up(params.k, std::int64_t{L::kTileK}), num_sms, t.splits);
+        const TinyProblem<Element> problem = {make_short_operand<Element>(params.a, params.lda),
+                                              make_short_operand<Element>(params.b, params.ldb),
+                                              static_cast<const Element*>(params.bias),
+                                              static_cast<Element*>(params.y),
+                                              static_cast<Element*>(params.z),
+                                              static_cast<const Element*>(params.residual),
+                                              params.ldy,
+                                              params.ldz,
+                                              params.ldresidual,
+                                              static_cast<int>(params.m),
+                                              static_cast<int>(params.n),
+                                              static_cast<int>(params.k),
+                                              static_cast<int>(params.act),
+                                              splits,
+                                              has_quads(params.bias, 0) && has_quads(params.y, params.ldy) &&
+                                                  has_quads(params.z, params.ldz) && has_quads(params.residual, params.ldresidual)};
         const auto kernel = params.b_layout == AICF_B_NK ? multiply_tiny<L, true> : multiply_tiny<L, false>;
-        return launch_early(kernel, dim3(static_cast<unsigned>(count_blocks(params) * splits)), L::kThreads, count_bytes(L::kSharedFloats),
-                            splits, stream, make_gemm(params), make_short_operand<float>(params.a, params.lda),
-                            make_short_operand<float>(params.b, params.ldb), splits);
+        return launch_early(kernel, dim3(static_cast<unsigned>(count_blocks(params) * splits)), L::kThreads, kTinySharedBytes<L>, splits,
+                            stream, problem);
     }
 };
 

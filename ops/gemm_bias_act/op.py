@@ -91,8 +91,8 @@ _POPULAR = (
     ((3236, 4096, 3072), "gelu_tanh", "tf32 nk"),
 )
 
-# Layers of small networks in fp32: those of one for 28 x 28 images at a batch of 128, and others drawn log-uniformly from M 1 to 512 and N
-# and K 8 to 1024.
+# Layers of small networks: those of one for 28 x 28 images at a batch of 128, and in fp32 others drawn log-uniformly from M 1 to 512 and
+# N and K 8 to 1024.
 _TINY = (
     _problem("bench", 128, 256, 784, "relu", bias=True, kind="nk"),
     _problem("bench", 128, 128, 256, "relu", bias=True, kind="nk"),
@@ -107,6 +107,9 @@ _TINY = (
     _problem("bench", 74, 568, 184, "gelu_tanh", bias=True, z=True, kind="nk"),
     _problem("bench", 128, 256, 784, "relu", bias=True),
     _problem("bench", 163, 48, 320, "relu", bias=True),
+    _problem("bench", 128, 256, 784, "relu", bias=True, kind="bfloat16 nk"),
+    _problem("bench", 128, 128, 256, "relu", bias=True, kind="bfloat16 nk"),
+    _problem("bench", 128, 10, 128, bias=True, kind="bfloat16 nk"),
 )
 
 PROBLEMS = (

@@ -193,17 +193,19 @@ SKINNY_FITS = Constraint("skinny_fits", "a ring of B and two chunks of A must fi
 
 
 def count_tiny_bytes(t: Values, item_bytes: int = FLOAT_BYTES) -> int:
-    """Return the shared memory of a ring of boxes of 128 bytes of k, or of the sums of all slices, and of the sums handed over."""
+    """Return the shared memory of a ring of boxes of 128 bytes of k, or the sums of all slices, of the sums handed over, and of a bias."""
     depth, pad = 128 // item_bytes, 16 // item_bytes
     boxes = sum(max(depth * (t[edge] + pad), t[edge] * (depth + pad)) for edge in ("bm", "bn"))
-    return max(t["stages"] * boxes * item_bytes, 4 * t["bm"] * (t["bn"] + 8) * FLOAT_BYTES) + t["bm"] * t["bn"] * FLOAT_BYTES
+    return max(t["stages"] * boxes * item_bytes, 4 * t["bm"] * (t["bn"] + 8) * FLOAT_BYTES) + (t["bm"] * FLOAT_BYTES + item_bytes) * t["bn"]
 
 
 TINY_SHAPES = Constraint(
     "tiny_shapes", "bm and bn must be 32 or 64, and stages at least 3", lambda t: {t["bm"], t["bn"]} <= {32, 64} and t["stages"] >= 3
 )
 TINY_FITS = Constraint(
-    "tiny_fits", "a ring and the sums handed over must fit 227 KiB twice", lambda t: 2 * count_tiny_bytes(t) <= MAX_SHARED_BYTES
+    "tiny_fits",
+    "a ring, the sums handed over and a bias must fit 227 KiB twice",
+    lambda t: 2 * max(count_tiny_bytes(t, item_bytes) for item_bytes in (2, 4)) <= MAX_SHARED_BYTES,
 )
 GEMV_SHAPES = Constraint(
     "gemv_shapes",

@@ -198,7 +198,7 @@ KERNELS = (
         "16 bytes an access, and several of each array in flight",
         (THREADS, CHUNKS),
         (REGISTERS_FIT,),
-        ({"threads": 256, "chunks": 1}, {"threads": 256, "chunks": 2}, {"threads": 512, "chunks": 1}),
+        ({"threads": 128, "chunks": 1}, {"threads": 256, "chunks": 1}, {"threads": 256, "chunks": 2}, {"threads": 512, "chunks": 1}),
         domain=lambda t: _SERVED,
         tile=lambda t: {"N": t["threads"] * t["chunks"] * 4},
     ),

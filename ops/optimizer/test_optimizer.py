@@ -10,6 +10,7 @@ import pytest
 
 from device import Device
 from harness.spec import Launchable, Problem
+from harness.spec.dtypes import find_dtype
 from harness.testing import OpUnderTest
 from harness.verify.case import Case
 from harness.verify.plan import Effort
@@ -131,3 +132,29 @@ def test_a_factor_that_is_a_power_of_two_undoes_a_scaled_gradient_bit_for_bit(de
     guarded = _run(device, open_kernel(kernel), Problem({"N": 300}, {"guarded": True}), scaled)
     for name in ("p", "m", "v"):
         np.testing.assert_array_equal(guarded[name], plain[name])
+
+
+def _draw_moments(kind: str, elems: int) -> dict[str, np.ndarray]:
+    """Return m and v whose roots and quotients need no special case, any bits, or zeros among plain ones."""
+    rng = np.random.default_rng(8)
+    if kind == "any":
+        m, v = (rng.integers(0, 2**32, elems, np.uint32).view(np.float32) for _ in range(2))
+    else:
+        m, v = (np.exp2(rng.uniform(-45.0, 45.0, elems)).astype(np.float32) for _ in range(2))
+        m *= rng.choice([-1.0, 1.0], elems).astype(np.float32)
+    if kind == "zeros":
+        m[::3], v[::5] = 0.0, 0.0
+    return {"m": m, "v": np.abs(v)}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("kind", ["plain", "zeros", "any"])
+def test_elements_that_are_worked_on_together_get_the_bits_of_one_at_a_time(
+    device: Device, open_kernel: Open, kind: str, dtype: str
+) -> None:
+    elems = 9 * 512 + 5  # 5 are behind the last whole access of either dtype
+    inputs = _make_inputs(elems) | _draw_moments(kind, elems) | {"grad": np.zeros(elems, np.float32).astype(find_dtype(dtype))}
+    problem = Problem({"N": elems}, {"dtype": dtype, "with_copy": True})
+    together, apart = (_run(device, open_kernel(kernel), problem, inputs) for kernel in ("vectorised", "shared_factors"))
+    for name in ("p", "m", "v", "copy"):
+        np.testing.assert_array_equal(together[name].astype(np.float32), apart[name].astype(np.float32))

@@ -45,7 +45,9 @@ def run_here(library: str, args: argparse.Namespace) -> dict[str, Any]:
     cases = choose_cases(args)
     if args.inference:
         return {"facts": module.describe(), "cases": {name: module.measure_inference(case, args.seconds) for name, case in cases.items()}}
-    return {"facts": module.describe(), "cases": {name: module.measure(case, args.seconds, args.drawn > 0) for name, case in cases.items()}}
+    own = {"tune_seconds": args.tune} if library == "own" else {}
+    found = {name: module.measure(case, args.seconds, args.drawn > 0, **own) for name, case in cases.items()}
+    return {"facts": module.describe(), "cases": found}
 
 
 def run_apart(library: str, args: argparse.Namespace, limit_s: float) -> dict[str, Any]:
@@ -53,6 +55,7 @@ def run_apart(library: str, args: argparse.Namespace, limit_s: float) -> dict[st
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "found.json"
         words = [sys.executable, str(HERE / "measure.py"), "--library", library, "--json", str(path), "--seconds", str(args.seconds)]
+        words += ["--tune", str(args.tune)]
         words += ["--drawn", str(args.drawn), "--seed", str(args.seed), *(["--tiny"] if args.tiny else [])]
         words += ["--inference"] if args.inference else []
         try:
@@ -144,6 +147,9 @@ def main() -> None:
     parser.add_argument("--tiny", action="store_true", help="a tiny network instead, to see that everything runs")
     parser.add_argument("--inference", action="store_true", help="outputs of the listed networks for batches of 1 and 128, no training")
     parser.add_argument("--drawn", type=int, default=0, metavar="N", help="N networks drawn from a population instead of the listed ones")
+    parser.add_argument(
+        "--tune", type=float, default=0.0, metavar="SECONDS", help="AICF times its kernels in each step's plan, as tune_seconds does"
+    )
     parser.add_argument("--seed", type=int, default=1, help="of what is drawn")
     parser.add_argument("--library", choices=[*LIBRARIES], help=argparse.SUPPRESS)
     parser.add_argument("--json", type=Path, help=argparse.SUPPRESS)
@@ -156,6 +162,8 @@ def main() -> None:
     facts = {"on": datetime.now(UTC).strftime("%Y-%m-%d"), "commit": commit or "unknown"}
     for library in found.values():
         facts |= library["facts"]
+    if args.tune:
+        facts |= {"kernels tuned for": f"{args.tune:g} s"}
     if args.drawn:
         facts |= {"drawn": args.drawn, "seed": args.seed}
     page = write_page(found, facts, args.drawn)

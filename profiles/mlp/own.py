@@ -25,7 +25,7 @@ def _make_model(case: Case) -> nn.Module:
     return nn.Sequential(*layers[:-1])
 
 
-def measure(case: Case, seconds: float, few: bool = False) -> dict[str, Any]:
+def measure(case: Case, seconds: float, few: bool = False, tune_seconds: float = 0.0) -> dict[str, Any]:
     """Return the contenders' figures by name, and what else is told of the plan; of these two contenders, few is all."""
     del few
     device = open_device()
@@ -39,6 +39,7 @@ def measure(case: Case, seconds: float, few: bool = False) -> dict[str, Any]:
         [Tensor(a) for a in batches[0]],
         backend="cuda",
         amp=None if case.dtype == "float32" else case.dtype,
+        tune_seconds=tune_seconds,
     )
     held = [tuple(Tensor(a, backend="cuda") for a in batch) for batch in batches]
     losses = [step(*held[0]).item()]

@@ -13,6 +13,7 @@ import aicf
 from aicf import Tensor, nn, optim
 from aicf import functional as F
 from aicf.random import Generator
+from aicf.runtime.intake import Intake
 from aicf.train.program import Step
 from device import Device
 from device.runtime import RuntimeDevice, RuntimeGraph
@@ -68,6 +69,26 @@ def test_a_scan_is_one_launch_with_the_same_bits(device: Device, on_device: bool
     assert len(copies) == (1 + NUM_STEPS if on_device else 0)
     monkeypatch.undo()
     check_bits(make("cuda"), make("cuda"), (lambda s: Tensor(s, backend="cuda")) if on_device else lambda s: s)
+
+
+@pytest.mark.parametrize("on_device", [False, True])
+def test_inputs_of_another_dtype_are_cast_by_one_launch_ahead_of_the_graph(
+    device: Device, on_device: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make("cuda", amp="bfloat16").save(tmp_path)
+    scanned, called = aicf.load(tmp_path), aicf.load(tmp_path)
+    assert isinstance(scanned, Step) and isinstance(called, Step)
+    takes, copies, take, copy = [], [], Intake.take, RuntimeDevice.copy
+    monkeypatch.setattr(Intake, "take", lambda self, *a: (takes.append(a), take(self, *a))[1])
+    monkeypatch.setattr(RuntimeDevice, "copy", lambda self, *a, **k: (copies.append(a), copy(self, *a, **k))[1])
+    for number, stacks in enumerate(STACKS):
+        held = tuple(Tensor(s, backend="cuda") for s in stacks) if on_device else stacks
+        takes.clear()
+        copies.clear()
+        losses = scanned.scan(*held)
+        # The first one is step by step. Inputs are 512 bytes a batch, 256 in bf16; labels are 64, which begin at multiples of 256.
+        assert number == 0 or (len(takes), len(copies)) == (1, NUM_STEPS if on_device else 0)
+        assert losses.numpy().tolist() == run_each(called, stacks)
 
 
 def test_a_loaded_step_scans_too(device: Device, tmp_path: Path) -> None:
