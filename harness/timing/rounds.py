@@ -196,8 +196,12 @@ def judge_output(
     for name, unwritten in case.find_unwritten(outputs).items():
         if unwritten.any() and name not in updated:
             return f"wrong after it was timed: {np.count_nonzero(unwritten)} elements of {name} were not written", None
-    error = max((c.max_error_ratio for c in expected.compare(outputs).values()), default=0.0) if with_error else None
-    wrong = expected.find_wrong(outputs)
+    if with_error:
+        found = expected.compare(outputs)
+        error = max((c.max_error_ratio for c in found.values()), default=0.0)
+        wrong = next((c.describe(name) for name, c in found.items() if not c.ok), "")
+    else:
+        error, wrong = None, expected.find_wrong(outputs)
     return f"wrong after it was timed: {wrong}" if wrong else "", error
 
 
