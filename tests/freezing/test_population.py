@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from contract.calls import Problem as Call
 from contract.decision import How, open_core
 from contract.frozen_set import read_op
 from device.settings import find_project_root
-from harness.compare.drawn.record import Contender, DrawnRow, DrawnRun, write_runs
+from harness.compare.drawn.record import Contender, DrawnRow, DrawnRun, read_runs, write_runs
 from harness.errors import FrozenUseError
 from harness.freezing.decide.population import LEAST_GAIN, LEAST_RESCUED, RESCUED, cover, promote_population
 from harness.freezing.decide.promote import Decision, Request
@@ -54,6 +55,14 @@ def run_population(root: Path, candidates: list[Candidate], record: Path, **requ
     found = promote_population(make_session(), read_frozen_op(root, "softmax"), candidates, wanted, recording, rows, lambda _: None)
     assert check_op(root, "softmax") == []
     return found
+
+
+def test_a_record_says_which_machine_code_was_timed(tmp_path: Path) -> None:
+    path = make_record(tmp_path / "drawn.json", {100: {OLD: 1.0, NEW: 2.0}})
+    (run,) = read_runs(path)
+    write_runs(path, "softmax", [replace(run, commit="commit abc with changes", code_hashes={OLD: "1"})])
+    recording, _ = read_drawn(LOADED.op, path)
+    assert recording.dirty and recording.code_hashes == {OLD: "1"}
 
 
 def find_population(root: Path) -> list[Any]:

@@ -275,6 +275,7 @@ def test_drawn_problems_are_timed_recorded_and_published(gpu: DrawnBench, capsys
     row = found.rows[0]
     assert row.ratio == pytest.approx(2.5, rel=0.01) and [c.role for c in row.contenders] == [FROZEN, OWN, PEER]
     assert all(c.error is not None and c.error <= 1 for c in row.contenders)
+    assert set(found.code_hashes) == {c.name for c in row.contenders if c.role == OWN} and all(found.code_hashes.values())
     assert (out / "drawn.md").read_text().startswith("# toy on drawn problems") and (out / "drawn.svg").is_file()
     listed = json.loads(run(capsys, "report", "toy", "--run", "1", "--json")[1])
     assert {r["kind"] for r in listed} == {"drawn"} and len(listed) == 12 and all(len(r["samples"]) >= 20 for r in listed)

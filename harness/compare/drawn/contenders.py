@@ -52,6 +52,11 @@ class Contenders:
     sealed_as: Mapping[str, str]
     variants: Mapping[str, Launchable]
 
+    @property
+    def code_hashes(self) -> dict[str, str]:
+        """Hashes of the machine code of the variants."""
+        return {name: self.builds[name].code_hash for name in self.variants}
+
     def match(self, plan: Plan, peers: Mapping[str, Launchable], *, with_all: bool) -> list[Match]:
         """Return who is timed on each problem."""
         rows = zip(plan.drawn, plan.choices, plan.owns, strict=True)

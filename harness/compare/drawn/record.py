@@ -141,7 +141,8 @@ class DrawnRun:
 
     ``arch`` is the architecture that kernels were chosen for.
 
-    ``seed_note`` says what the seed was used for before, "" where it is fresh. ``libraries`` has what was found out about libraries that
+    ``seed_note`` says what the seed was used for before, "" where it is fresh. ``code_hashes`` are those of the machine code of the variants
+    that were built for it. ``libraries`` has what was found out about libraries that
     calls may get, by the peer's name.
     """
 
@@ -157,6 +158,7 @@ class DrawnRun:
     seed_note: str = ""
     left_out: tuple[str, ...] = ()
     rows: tuple[DrawnRow, ...] = ()
+    code_hashes: Mapping[str, str] = field(default_factory=dict)
     libraries: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
@@ -170,6 +172,7 @@ class DrawnRun:
         return vars(self) | {
             "environment": dict(self.environment),
             "left_out": list(self.left_out),
+            "code_hashes": dict(self.code_hashes),
             "libraries": {name: dict(facts) for name, facts in self.libraries.items()},
             "rows": [r.to_json() for r in self.rows],
         }

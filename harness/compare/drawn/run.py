@@ -153,7 +153,7 @@ def _time_drawn(session: Session, request: Request, plan: Plan, folder: Path, de
         left_out += compiled_ahead.result()
     opened: dict[str, Launchable] = dict(open_peers(peers, left_out.append))
     matches = contenders.match(plan, opened, with_all=request.with_all)
-    run = _start_run(session, request, folder, tuple(left_out))
+    run = replace(_start_run(session, request, folder, tuple(left_out)), code_hashes=contenders.code_hashes)
     timer = Timer(session.device, POLICY)
     try:
         with _publishing(op, folder, draw), open_progress(f"compare {op.name}", len(matches), quiet=quiet) as progress:

@@ -140,7 +140,7 @@ def read_drawn(op: Op, path: Path) -> tuple[Recording, list[DrawnRow]]:
     times = {row.problem: {c.name: RecordedTime(c.interval[0], f"{name}: {row.problem}") for c in row.own_timed} for row in rows}
     commit = Commit.read(run.commit)
     conditions = _describe(run.environment, commit.name, run.command, name)
-    return Recording(times, conditions, commit.sha, dirty=commit.dirty), rows
+    return Recording(times, conditions, commit.sha, run.code_hashes, dirty=commit.dirty), rows
 
 
 def _read_records(path: Path, name: str) -> Recording:
