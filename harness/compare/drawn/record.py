@@ -141,9 +141,8 @@ class DrawnRun:
 
     ``arch`` is the architecture that kernels were chosen for.
 
-    ``seed_note`` says what the seed was used for before, "" where it is fresh. ``code_hashes`` are those of the machine code of the variants
-    that were built for it. ``libraries`` has what was found out about libraries that
-    calls may get, by the peer's name.
+    ``seed_note`` says what the seed was used for before, "" where it is fresh. ``code_hashes`` are those of the machine code of the
+    variants that were built for it. ``libraries`` has what was found out about libraries that calls may get, by the peer's name.
     """
 
     op: str

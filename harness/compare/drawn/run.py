@@ -43,8 +43,8 @@ Draw = Callable[[Sequence[GroupResult], str], str]
 class Request:
     """What is asked for. ``seconds`` is the time of the whole command after which no further problem is begun.
 
-    ``with_all`` times all frozen kernels and variants, for the regret; ``peers`` are timed beside each group's own, and NO_PEER alone leaves
-    these out, too; ``use`` is what the seed is used for, if for anything but this page.
+    ``with_all`` times all frozen kernels and variants, for the regret; ``peers`` are timed beside each group's own, and NO_PEER alone
+    leaves these out, too; ``use`` is what the seed is used for, if for anything but this page.
     """
 
     loaded: LoadedOp
