@@ -95,7 +95,9 @@ class FrozenCalls:
 
         Raises :class:`NotBuiltError` naming those that are not in the cache, where the compiler is barred.
         """
-        unique = list({call.seal: call for call in calls}.values())
+        unique = [call for call in {call.seal: call for call in calls}.values() if not call.handle.is_loaded]
+        if not unique:
+            return []
         if is_compiler_barred() and (missing := [c.handle for c in unique if not c.handle.is_built]):
             raise NotBuiltError(f"{', '.join(f'{h.op}/{h.kernel}' for h in missing)}: not in the cache")
         with ThreadPoolExecutor(read_settings().jobs) as pool:

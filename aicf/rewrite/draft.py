@@ -120,7 +120,7 @@ class Draft:
 
     def carry(self, path: str, dim: int, index: NDArray[np.int64], shares: NDArray[np.float64], *, is_read: bool) -> None:
         """Take units along an axis of a parameter and of its state, and note the map."""
-        mapping = make_map(path, dim, index.tolist(), shares, self.optimizer.op, is_read=is_read)
+        mapping = make_map(path, dim, index, shares, self.optimizer.op, is_read=is_read)
         p, rest = self.parameters[path], self.resting.get(path)
         values, made = carry(p, self._states.get(id(p), {}) if rest is None else _wrap(rest.state), mapping)
         if rest is not None:

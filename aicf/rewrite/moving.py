@@ -45,46 +45,58 @@ def lie_along(factors: NDArray[np.float64], dim: int, rank: int) -> NDArray[np.f
     return factors.reshape([-1 if axis == dim else 1 for axis in range(rank)])
 
 
-def take_units(tensor: Tensor, mapping: Map, factors: Numbers) -> Tensor:
-    """Return what :func:`take` does of a tensor's values, where the tensor is."""
-    if tensor.backend.name == "cuda" and tensor.dtype == "float32" and tensor.ndim in (1, 2):
-        try:
-            return Tensor.wrap(_take_there(tensor, mapping, factors), tensor.backend)
-        except (NotBuiltError, UnsupportedError) as error:
-            _log.warning("%s goes through host memory: %s", mapping.owner, error)
-    return Tensor.wrap(take(tensor.numpy(), mapping, factors), find_backend("numpy"))
+class Mover:
+    """Takes units as one map says: of a parameter and of its states, which need the same indices and factors on a device."""
 
+    def __init__(self, mapping: Map) -> None:
+        assert mapping.dim is not None and mapping.index is not None
+        self._mapping, self._dim = mapping, mapping.dim
+        self._index = np.asarray(mapping.index, np.int64)
+        self._uploaded: dict[tuple[tuple[int, ...], str, bytes], Any] = {}
 
-def _take_there(tensor: Tensor, mapping: Map, factors: Numbers) -> Any:
-    """Return the backend's array of the units that a map names, each times its factor."""
-    assert mapping.dim is not None and mapping.index is not None
-    backend, index = tensor.backend, np.asarray(mapping.index, np.int64)
-    if tensor.ndim == 1:
-        rows = _call(backend, "Reshape", tensor.data, shape=(tensor.shape[0], 1))
-        taken = _call(backend, "Reshape", _gather(backend, rows, index), shape=(len(index),))
-    elif mapping.dim == 0:
-        taken = _gather(backend, tensor.data, index)
-    else:
-        taken = _turn(backend, _gather(backend, _turn(backend, tensor.data), index))
-    if factors is None:
-        return taken
-    shape = (*tensor.shape[: mapping.dim], len(index), *tensor.shape[mapping.dim + 1 :])
-    repeated = _repeat(backend, np.asarray(factors, np.float32), mapping.dim, shape)
-    one = Tensor.wrap(taken, backend) * Tensor.wrap(repeated, backend)
-    return one.data
+    def take(self, tensor: Tensor, factors: Numbers) -> Tensor:
+        """Return what :func:`take` does of a tensor's values, where the tensor is."""
+        if tensor.backend.name == "cuda" and tensor.dtype == "float32" and tensor.ndim in (1, 2):
+            try:
+                return Tensor.wrap(self._take_there(tensor, factors), tensor.backend)
+            except (NotBuiltError, UnsupportedError) as error:
+                _log.warning("%s goes through host memory: %s", self._mapping.owner, error)
+        return Tensor.wrap(take(tensor.numpy(), self._mapping, factors), find_backend("numpy"))
 
+    def _take_there(self, tensor: Tensor, factors: Numbers) -> Any:
+        """Return the backend's array of the units that the map names, each times its factor."""
+        backend, index, dim = tensor.backend, self._index, self._dim
+        if tensor.ndim == 1:
+            rows = _call(backend, "Reshape", tensor.data, shape=(tensor.shape[0], 1))
+            taken = _call(backend, "Reshape", self._gather(backend, rows, index), shape=(len(index),))
+        elif dim == 0:
+            taken = self._gather(backend, tensor.data, index)
+        else:
+            taken = _turn(backend, self._gather(backend, _turn(backend, tensor.data), index))
+        if factors is None:
+            return taken
+        shape = (*tensor.shape[:dim], len(index), *tensor.shape[dim + 1 :])
+        repeated = self._repeat(backend, np.asarray(factors, np.float32), shape)
+        one = Tensor.wrap(taken, backend) * Tensor.wrap(repeated, backend)
+        return one.data
 
-def _repeat(backend: Backend, factors: NDArray[np.float32], dim: int, shape: tuple[int, ...]) -> Any:
-    """Return an array of a shape that has the factors along one dimension."""
-    if len(shape) == 1:
-        return backend.from_host(factors)
-    repeats = np.zeros(shape[1 - dim], np.int64)
-    lying = _gather(backend, backend.from_host(factors[None]), repeats)
-    return lying if dim == 1 else _turn(backend, lying)
+    def _repeat(self, backend: Backend, factors: NDArray[np.float32], shape: tuple[int, ...]) -> Any:
+        """Return an array of a shape that has the factors along the map's dimension."""
+        if len(shape) == 1:
+            return self._upload(backend, factors)
+        repeats = np.zeros(shape[1 - self._dim], np.int64)
+        lying = self._gather(backend, self._upload(backend, factors[None]), repeats)
+        return lying if self._dim == 1 else _turn(backend, lying)
 
+    def _gather(self, backend: Backend, rows: Any, index: NDArray[np.int64]) -> Any:
+        return _call(backend, "Embedding", rows, self._upload(backend, index))
 
-def _gather(backend: Backend, rows: Any, index: NDArray[np.int64]) -> Any:
-    return _call(backend, "Embedding", rows, backend.from_host(index))
+    def _upload(self, backend: Backend, values: NDArray[Any]) -> Any:
+        """Return a host array on the device, where it is brought once."""
+        key = values.shape, values.dtype.name, values.tobytes()
+        if key not in self._uploaded:
+            self._uploaded[key] = backend.from_host(values)
+        return self._uploaded[key]
 
 
 def _turn(backend: Backend, matrix: Any) -> Any:

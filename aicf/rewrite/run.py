@@ -23,6 +23,7 @@ from aicf.rewrite.rules import Rule, read_rule
 from aicf.rewrite.snapshots import Saved, Snapshot
 from aicf.rewrite.structure import Frame, Structure
 from aicf.rewrite.verbs import Verbs
+from aicf.rewrite.warned import Warned, tell_once
 from aicf.train.program import Step
 from contract.building import list_compiled, without_compiler
 
@@ -40,6 +41,7 @@ class Run(Verbs):
 
     A rewrite is made of kernels that are in the cache, with chains in parts where a fused one is not. Where even these are not, it compiles
     them, says so in the log of ``aicf.rewrite`` and in its record; with ``compiles`` False it is refused. :meth:`prebuild` compiles ahead.
+    The same warning about the same kernels is told once per run; ``warned`` counts them.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class Run(Verbs):
     ) -> None:
         if every is not None and every < 1:
             raise ValueError(f"every={every}: must be at least 1 step")
+        self.warned = Warned()
         self._structure = Structure.of(step, every or (None if policy is None else 100))
         self._loader: Any = None
         self._count = 0
@@ -80,6 +83,7 @@ class Run(Verbs):
 
     # ---- rewriting
 
+    @tell_once
     def apply(self, rule: Rule, evidence: Mapping[str, Any] | None = None) -> RewriteRecord:
         """Rewrite the network, and return what was done.
 
@@ -121,6 +125,7 @@ class Run(Verbs):
         self._begin()
         return record
 
+    @tell_once
     def preview(self, rule: Rule) -> Module:
         """Return the model that a rule would make, a copy in host memory; raises :class:`RewriteError` as :meth:`apply` does."""
         draft = self._structure.start()
@@ -128,6 +133,7 @@ class Run(Verbs):
         draft.finish()
         return copy_model(draft.model)[0]
 
+    @tell_once
     def prebuild(self, *rules: Rule) -> tuple[str, ...]:
         """Compile what rewrites by these rules need, each made of the present structure; returns the kernels that were not in the cache.
 
@@ -166,6 +172,7 @@ class Run(Verbs):
         log = Log(self.log)
         return Snapshot(name or f"snapshot {self._count}", self.steps_done, frame, place, tuple(self.records), log, batch, self._in_window)
 
+    @tell_once
     def resume(self, path: Path | str, loader: Any = None) -> None:
         """Go on from a file that :meth:`Snapshot.save` wrote, with a run of the step that it began with, and ``loader`` at its place.
 
@@ -220,6 +227,7 @@ class Run(Verbs):
         """Return a second run with a copy of all state, which goes its own way."""
         self._read()
         twin = Run.__new__(Run)
+        twin.warned = Warned()
         twin._structure = Frame.of(self._structure).restore(is_fork=True)
         twin._loader, twin._count, twin.steps_done, twin.records, twin.snapshots = None, 0, self.steps_done, list(self.records), {}
         twin.policy, twin.judge, twin.compiles, twin.log, twin._trial = self.policy, self.judge, self.compiles, Log(self.log), None
@@ -228,6 +236,7 @@ class Run(Verbs):
 
     # ---- training
 
+    @tell_once
     def fit(self, loader: Iterable[Sequence[Any]], steps: int) -> list[float]:
         """Train for ``steps`` more steps, those that are rolled back included; returns their losses.
 

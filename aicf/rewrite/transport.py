@@ -8,7 +8,7 @@ the same way if its state does (first moments as gradients, second ones as their
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from aicf.backends import find_backend
 from aicf.errors import RewriteError
 from aicf.opset import find_dtype
 from aicf.opset.updates import SCALES
-from aicf.rewrite.moving import lie_along, take_units
+from aicf.rewrite.moving import Mover, lie_along
 from aicf.rewrite.records import Map, Numbers
 from aicf.tensor import Tensor
 
@@ -28,7 +28,7 @@ P_SCALE, G_SCALE = SCALES
 Arrays = dict[str, NDArray[Any]]
 
 
-def make_map(owner: str, dim: int, index: Sequence[int], shares: NDArray[np.float64], op: str, *, is_read: bool) -> Map:
+def make_map(owner: str, dim: int, index: NDArray[np.int64], shares: NDArray[np.float64], op: str, *, is_read: bool) -> Map:
     """Return how units go along an axis of a parameter: one by which units are read is scaled by shares, one by which they are made is not.
 
     ``op`` is the optimizer's rule: that of SGD follows the gradient, the others have steps that do not depend on its scale.
@@ -36,7 +36,7 @@ def make_map(owner: str, dim: int, index: Sequence[int], shares: NDArray[np.floa
     ones = np.ones_like(shares)
     p, g = (shares, ones) if is_read else (ones, shares)
     rate = p / g if op == "SGD" else p
-    return Map(owner, dim, tuple(int(i) for i in index), *(_write(x) for x in (p, g, g * g, rate, g)))
+    return Map(owner, dim, tuple(index.tolist()), *(_write(x) for x in (p, g, g * g, rate, g)))
 
 
 def _write(scales: NDArray[np.float64]) -> Numbers:
@@ -50,8 +50,9 @@ def carry(p: Tensor, state: Mapping[str, Tensor], mapping: Map) -> tuple[Tensor,
             f"{mapping.owner}: how optimizer state {unknown[0]!r} scales with a gradient is not known; transport.POWERS says it"
         )
     scales = {1: mapping.scale_m, 2: mapping.scale_v}
-    new = take_units(p, mapping, mapping.scale_p)
-    made = {role: take_units(held, mapping, scales[POWERS[role]]) for role, held in state.items() if role in POWERS}
+    mover = Mover(mapping)
+    new = mover.take(p, mapping.scale_p)
+    made = {role: mover.take(held, scales[POWERS[role]]) for role, held in state.items() if role in POWERS}
     for role, factors in ((P_SCALE, mapping.scale_p), (G_SCALE, mapping.scale_m)):
         before = state.get(role)
         scale = _carry_scale(None if before is None else before.numpy(), p.ndim, mapping, factors)
