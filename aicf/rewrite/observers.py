@@ -115,12 +115,17 @@ class Watch:
 
     # ---- behind it
 
-    def read(self, executor: Executor, plan: Plan) -> Arrays:
-        """Return all that is noted, by one copy behind all work."""
+    def read_later(self, executor: Executor, plan: Plan) -> Callable[[], Arrays]:
+        """Return what returns all that is noted by now, by one copy that is queued here."""
         held = [s for s in plan.states if s.role == OBSERVATION]
         begin, end = min(s.slot.offset for s in held), max(s.slot.end for s in held)
-        data = executor.read(Slot(held[0].slot.buffer, STATE, begin, Type("uint8", (end - begin,))))
-        return {s.owner: _view(data, s.slot.offset - begin, s.slot.type) for s in held}
+        finish = executor.read_later(Slot(held[0].slot.buffer, STATE, begin, Type("uint8", (end - begin,))))
+
+        def read() -> Arrays:
+            data = finish()
+            return {s.owner: _view(data, s.slot.offset - begin, s.slot.type) for s in held}
+
+        return read
 
     def list_steps(self, found: Arrays, last: int, count: int) -> list[Observation]:
         """Return the last ``count`` steps of a ring, the last one of which was the run's step number ``last``."""

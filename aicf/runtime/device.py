@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -109,6 +109,7 @@ class DeviceExecutor(Executor):
         self._has_run = False
         self.graph: Graph | None = None
         self._scans: dict[int, Scan] = {}
+        self._pinned: NDArray[np.uint8] | None = None
 
     def view(self, slot: Slot) -> DeviceArray:
         """Return a device array over a slot's bytes."""
@@ -253,6 +254,21 @@ class DeviceExecutor(Executor):
         """Return a copy of a slot's values in host memory."""
         self._device.synchronize()
         return self.view(slot).copy_to_host()
+
+    def read_later(self, slot: Slot) -> Callable[[], NDArray[Any]]:
+        """Queue a copy to pinned memory; returns what waits for that, and for nothing behind it."""
+        size = slot.type.size_bytes
+        if self._pinned is None or self._pinned.nbytes != size:
+            self._pinned = self._device.allocate_pinned(size)
+        pinned, copied = self._pinned, self._device.create_event(timing=False)
+        self._device.download(pinned, self._find_address(slot), self._streams[0])
+        self._streams[0].record(copied)
+
+        def finish() -> NDArray[Any]:
+            copied.synchronize()
+            return pinned.copy().view(find_dtype(slot.type.dtype)).reshape(slot.type.shape)
+
+        return finish
 
     def run_step(self, index: int) -> None:
         """Launch one step and wait for it."""
