@@ -205,7 +205,8 @@ class Draft:
             for p in group.params:
                 held = self.optimizer.state[index]
                 for role in self.optimizer.find_roles(group.options):
-                    held.setdefault(role, make_blank(p))
+                    if role not in held:
+                        held[role] = make_blank(p)
                 index += 1
 
 

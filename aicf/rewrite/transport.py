@@ -35,8 +35,9 @@ def make_map(owner: str, dim: int, index: NDArray[np.int64], shares: NDArray[np.
     """
     ones = np.ones_like(shares)
     p, g = (shares, ones) if is_read else (ones, shares)
-    rate = p / g if op == "SGD" else p
-    return Map(owner, dim, tuple(index.tolist()), *(_write(x) for x in (p, g, g * g, rate, g)))
+    scale_p, scale_m = _write(p), _write(g)
+    rate = _write(p / g) if op == "SGD" else scale_p
+    return Map(owner, dim, tuple(index.tolist()), scale_p, scale_m, _write(g * g), rate, scale_m)
 
 
 def _write(scales: NDArray[np.float64]) -> Numbers:
