@@ -126,12 +126,12 @@ class Draft:
         if rest is not None:
             self.resting[path] = Rest(rest.group, _read(made))
             made = {}
-        self._exchange(path, values, made)
+        self._exchange(p, values, made)
         self.maps.append(mapping)
 
     def put(self, path: str, values: NDArray[Any], state: Arrays) -> None:
         """Give a parameter other values, of any shape, and another state; both are in host memory."""
-        self._exchange(path, Tensor.wrap(np.ascontiguousarray(values), find_backend("numpy")), _wrap(state))
+        self._exchange(self.parameters[path], Tensor.wrap(np.ascontiguousarray(values), find_backend("numpy")), _wrap(state))
 
     def keep_state(self, path: str, roles: Collection[str]) -> None:
         """Leave a parameter with no other roles of its optimizer state than these."""
@@ -139,8 +139,7 @@ class Draft:
         for role in states.keys() - set(roles):
             del states[role]
 
-    def _exchange(self, path: str, values: Tensor, state: States) -> None:
-        old = self.parameters[path]
+    def _exchange(self, old: Parameter, values: Tensor, state: States) -> None:
         new = wrap_like(old, values)
         assert isinstance(new, Parameter)
         for _, module in self.model.modules():

@@ -37,7 +37,9 @@ def make_map(owner: str, dim: int, index: NDArray[np.int64], shares: NDArray[np.
     p, g = (shares, ones) if is_read else (ones, shares)
     scale_p, scale_m = _write(p), _write(g)
     rate = _write(p / g) if op == "SGD" else scale_p
-    return Map(owner, dim, tuple(index.tolist()), scale_p, scale_m, _write(g * g), rate, scale_m)
+    made = Map(owner, dim, tuple(index.tolist()), scale_p, scale_m, _write(g * g), rate, scale_m)
+    made.arrays.update((id(numbers), array) for numbers, array in ((made.index, index), (scale_p, p), (scale_m, g)) if numbers is not None)
+    return made
 
 
 def _write(scales: NDArray[np.float64]) -> Numbers:
@@ -69,9 +71,9 @@ def _carry_scale(scale: NDArray[Any] | None, rank: int, mapping: Map, factors: N
     assert mapping.dim is not None and mapping.index is not None
     made = np.ones((1,) * rank, np.float64) if scale is None else scale.astype(np.float64)
     if made.shape[mapping.dim] > 1:
-        made = np.take(made, np.asarray(mapping.index, np.int64), axis=mapping.dim)
+        made = np.take(made, mapping.read(mapping.index), axis=mapping.dim)
     if factors is not None:
-        made = made * lie_along(np.asarray(factors), mapping.dim, rank)
+        made = made * lie_along(mapping.read(factors), mapping.dim, rank)
     for axis in range(made.ndim):
         first = np.take(made, [0], axis=axis) if made.shape[axis] else made
         if made.shape[axis] > 1 and np.all(made == first):
