@@ -167,6 +167,10 @@ class RuntimeDevice(Device):
         """Queue a copy of pinned memory to a device address; it must not be changed until the stream is past the copy."""
         self.cudart.call("cudaMemcpyAsync", target, source.ctypes.data, source.nbytes, api.MEMCPY_HOST_TO_DEVICE, stream.handle)
 
+    def download(self, target: NDArray[np.uint8], source: int, stream: Stream) -> None:
+        """Queue a copy from a device address to pinned memory; it is there when the stream is past the copy."""
+        self.cudart.call("cudaMemcpyAsync", target.ctypes.data, source, target.nbytes, api.MEMCPY_DEVICE_TO_HOST, stream.handle)
+
     def synchronize(self) -> None:
         """Wait for all work on the device; raise :class:`DeviceError` if any of it failed."""
         self.cudart.call("cudaDeviceSynchronize")

@@ -16,7 +16,7 @@ from aicf.backends.prepared import Prepared, Trace, make_key
 from aicf.errors import LaunchError, NotFrozenError, UnsupportedError
 from aicf.opset import Attrs, Builder, OpDef, Type, find_dtype, find_op, require_contiguous
 from device import open_device
-from device.layout import Layout, find_row_major
+from device.layout import Layout, check_dtype, find_row_major
 from device.memory import RuntimeArray
 from device.runtime import RuntimeDevice
 
@@ -156,8 +156,10 @@ class CudaBackend(Backend):
 
     def from_host(self, values: NDArray[Any]) -> RuntimeArray:
         """Return a copy on the device."""
-        made = self._device.asarray(np.ascontiguousarray(values).reshape(values.shape))
-        assert isinstance(made, RuntimeArray)
+        native = np.ascontiguousarray(values.astype(values.dtype.newbyteorder("="), copy=False)).reshape(values.shape)
+        check_dtype(native.dtype)
+        made = self._device.empty_queued(find_row_major(native.shape, native.dtype))
+        made.copy_from_host(native)
         return made
 
     def to_host(self, array: Any) -> NDArray[Any]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cached_property, lru_cache
@@ -15,7 +14,7 @@ from aicf.backends.copy_calls import ask_copy
 from aicf.errors import ChainError, FrozenError, SelectionError
 from aicf.ops.arguments import Signature
 from aicf.ops.arrays import View
-from aicf.opset import Attrs, Type, find_op
+from aicf.opset import Attrs, Type, find_op, freeze
 from aicf.opset.copies import COPY
 from aicf.opset.flat import REDUCE, find_offsets, is_shared, make_attrs, read_attrs, split_inputs
 from aicf.opset.matmul import PRODUCT
@@ -48,7 +47,7 @@ class FrozenCalls:
     def __init__(self, registry: Registry, prefs: Preferences) -> None:
         self._registry = registry
         self._prefs = prefs
-        self._known: dict[str, FrozenCall] = {}
+        self._known: dict[Hashable, FrozenCall] = {}
         self._num_refused = 0
         self._signatures: dict[str, Signature] = {}
         self._chains = ChainCalls(registry, prefs)
@@ -95,7 +94,9 @@ class FrozenCalls:
 
         Raises :class:`NotBuiltError` naming those that are not in the cache, where the compiler is barred.
         """
-        unique = list({call.seal: call for call in calls}.values())
+        unique = [call for call in {call.seal: call for call in calls}.values() if not call.handle.is_loaded]
+        if not unique:
+            return []
         if is_compiler_barred() and (missing := [c.handle for c in unique if not c.handle.is_built]):
             raise NotBuiltError(f"{', '.join(f'{h.op}/{h.kernel}' for h in missing)}: not in the cache")
         with ThreadPoolExecutor(read_settings().jobs) as pool:
@@ -231,8 +232,8 @@ class FrozenCalls:
         return self._signatures[op]
 
 
-def _write_key(op: str, types: Sequence[Type | None], attrs: Attrs) -> str:
-    return json.dumps([op, [None if t is None else str(t) for t in types], sorted(attrs.items())])
+def _write_key(op: str, types: Sequence[Type | None], attrs: Attrs) -> Hashable:
+    return op, *[None if t is None else (t.dtype, t.shape) for t in types], freeze(attrs)
 
 
 def _join_members(operands: Sequence[Sequence[Type]], attrs: Attrs) -> tuple[str, list[Type], Attrs]:

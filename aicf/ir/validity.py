@@ -60,8 +60,9 @@ def agree_on_types(graph: Graph, sound: Sound = _NONE) -> Iterator[str]:
     types = {v.id: v.type for _, v in graph.inputs} | {s.value.id: s.value.type for s in graph.states}
     for node in graph.nodes:
         for value in node.inputs:
-            if value is not None and types.get(value.id, value.type) != value.type:
-                yield f"{node.place} reads {value} as {value.type}; it is {types[value.id]}"
+            known = None if value is None else types.get(value.id, value.type)
+            if value is not None and known is not value.type and known != value.type:
+                yield f"{node.place} reads {value} as {value.type}; it is {known}"
         types.update((v.id, v.type) for v in node.outputs)
         if id(node) in sound:
             continue

@@ -56,13 +56,23 @@ class KernelLibrary:
             raise LaunchError(f"{self.name}: {status.read_reason()}", status.cuda_code)
 
 
+def is_loaded(kernel: FrozenKernel, chain: Chain | None = None) -> bool:
+    """Whether a kernel, or that of a chain of its engine's sources, is loaded already."""
+    return _name(kernel, chain) in _loaded
+
+
+def _name(kernel: FrozenKernel, chain: Chain | None) -> tuple[Path, str]:
+    seal = str(kernel.manifest["seal"])
+    return kernel.folder, seal if chain is None else f"{seal} {chain.name} {chain.key}"
+
+
 def load_kernel(kernel: FrozenKernel) -> KernelLibrary:
     """Return a kernel's library, built where it is not in the cache, loaded once a process.
 
     The device is opened first: it decides which CUDA runtime the library binds to. Raises what :func:`build_kernel` and
     :func:`device.open_device` raise.
     """
-    key = (kernel.folder, str(kernel.manifest["seal"]))
+    key = _name(kernel, None)
     with _lock:
         found = _loaded.get(key)
         if found is None:
@@ -76,7 +86,7 @@ def load_chain(engine: FrozenKernel, chain: Chain) -> KernelLibrary:
 
     Raises what :func:`contract.chain_building.build_chain` and :func:`device.open_device` raise.
     """
-    key = (engine.folder, f"{engine.manifest['seal']} {chain.name} {chain.key}")
+    key = _name(engine, chain)
     with _lock:
         found = _loaded.get(key)
         if found is None:

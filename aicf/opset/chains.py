@@ -129,26 +129,30 @@ def count_operands(t: Type) -> int:
 
 
 def _infer(types: Types, attrs: Attrs) -> tuple[Type, ...]:
-    chain, results = read_chain(str(attrs["chain"])), read_results(str(attrs["results"]))
+    return _find_results(tuple(types), str(attrs["chain"]), str(attrs["results"]), *_read_sizes(attrs))
+
+
+@lru_cache(maxsize=4096)
+def _find_results(types: tuple[Type | None, ...], text: str, made: str, rows: int, columns: int) -> tuple[Type, ...]:
+    chain, results = read_chain(text), read_results(made)
     counter, *inputs = types
     if (chain.num_draws > 0) != (counter is not None):
         raise TypeError(f"elementwise: counter: expected {'one' if chain.num_draws else 'none'}, got {counter}")
     if counter is not None and counter != Type("uint64", (2,)):
         raise TypeError(f"elementwise: counter: expected uint64[2], got {counter}")
     given = [(t, NAMES.get(t.dtype, "")) for t in inputs if t is not None for _ in range(count_operands(t))]
-    rows, columns = _read_sizes(attrs)
     generic = find_generic(types, chain)
     if len(given) != len(chain.inputs):
-        raise TypeError(f"elementwise: {attrs['chain']}: takes {len(chain.inputs)} operands, got {len(given)}")
+        raise TypeError(f"elementwise: {text}: takes {len(chain.inputs)} operands, got {len(given)}")
     for operand, (t, name) in zip(chain.inputs, given, strict=True):
         wanted = NAMES[generic] if operand.type == "T" else operand.type
         count = {"rows": rows, "columns": columns}
         elems = math.prod(n if isinstance(n, int) else count[n] for n in operand.shape)
         if name != wanted or (operand.type != "i64" and t.num_elems != elems):
-            raise TypeError(f"elementwise: {attrs['chain']}: {operand.name}: expected {elems} elements of {wanted}, got {t}")
-    made = [t for t in results for _ in range(count_operands(t))]
-    if len(made) != len(chain.outputs) or any(t.dtype not in COUNTERS and t.num_elems != rows * columns for t in results):
-        raise TypeError(f"elementwise: {attrs['chain']}: results {attrs['results']} do not fit {rows} x {columns}")
+            raise TypeError(f"elementwise: {text}: {operand.name}: expected {elems} elements of {wanted}, got {t}")
+    words = [t for t in results for _ in range(count_operands(t))]
+    if len(words) != len(chain.outputs) or any(t.dtype not in COUNTERS and t.num_elems != rows * columns for t in results):
+        raise TypeError(f"elementwise: {text}: results {made} do not fit {rows} x {columns}")
     return results
 
 

@@ -11,9 +11,9 @@ import numpy as np
 
 from aicf.opset.chains import COUNTERS, call_chain, find_grid
 from aicf.opset.definition import REQUIRED, Arrays, Backward, Builder, OpDef, Types, V
+from aicf.opset.erf import compute_erf
 from aicf.opset.types import Attrs, Type, broadcast_shapes
 
-_erf = np.frompyfunc(math.erf, 1, 1)
 _GELU_C, _GELU_A = math.sqrt(2.0 / math.pi), 0.044715
 
 
@@ -33,10 +33,6 @@ class Function:
     slopes: tuple[Slope, ...] = ()
     arity: int = 1
     is_test: bool = False  # the result is a boolean
-
-
-def _erf64(x: Any) -> Any:
-    return np.asarray(_erf(x), dtype=np.float64)
 
 
 def _sigmoid(x: Any) -> Any:
@@ -121,7 +117,7 @@ FUNCTIONS: dict[str, Function] = {
     "sin": Function(np.sin, (Slope("x0", lambda g, dy: g.mul(dy, g.each("cos", g["x0"]))),)),
     "cos": Function(np.cos, (Slope("x0", lambda g, dy: g.neg(g.mul(dy, g.each("sin", g["x0"])))),)),
     "erf": Function(
-        _erf64,
+        compute_erf,
         (Slope("x0", lambda g, dy: g.scale(g.mul(dy, g.each("exp", g.neg(g.each("square", g["x0"])))), 2.0 / math.sqrt(math.pi))),),
     ),
     "tanh": Function(np.tanh, (Slope("y", lambda g, dy: g.mul(dy, g.shift(g.neg(g.each("square", g["y"])), 1.0))),)),
@@ -131,9 +127,10 @@ FUNCTIONS: dict[str, Function] = {
     "relu_slope": Function(lambda x: np.where(np.isnan(x), x, x > 0)),
     "gelu_tanh": Function(lambda z: 0.5 * z * (1.0 + _tanh_of_gelu(z)[0]), (_with_slope("gelu_tanh_slope"),)),
     "gelu_tanh_slope": Function(_gelu_tanh_slope, (Slope("x0", lambda g, dy: g.mul(dy, _gelu_tanh_curvature(g))),)),
-    "gelu_erf": Function(lambda z: 0.5 * z * (1.0 + _erf64(z / math.sqrt(2.0))), (_with_slope("gelu_erf_slope"),)),
+    "gelu_erf": Function(lambda z: 0.5 * z * (1.0 + compute_erf(z / math.sqrt(2.0))), (_with_slope("gelu_erf_slope"),)),
     "gelu_erf_slope": Function(
-        lambda z: 0.5 * (1.0 + _erf64(z / math.sqrt(2.0))) + z * _normal(z), (Slope("x0", lambda g, dy: g.mul(dy, _gelu_erf_curvature(g))),)
+        lambda z: 0.5 * (1.0 + compute_erf(z / math.sqrt(2.0))) + z * _normal(z),
+        (Slope("x0", lambda g, dy: g.mul(dy, _gelu_erf_curvature(g))),),
     ),
     "silu": Function(lambda z: z * _sigmoid(z), (_with_slope("silu_slope"),)),
     "silu_slope": Function(_silu_slope, (Slope("x0", lambda g, dy: g.mul(dy, _silu_curvature(g))),)),

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from aicf.opset.chains import call_chain
+from aicf.opset.chains import MAX_INPUTS, call_chain
 from aicf.opset.definition import Arrays, Builder, OpDef, Types, V, same_floats
 from aicf.opset.types import Attrs, Type
 
@@ -209,6 +209,9 @@ def _lower_scaled_adam(b: Builder, inputs: Sequence[V | None], attrs: Attrs) -> 
         kept = "{keep} * {p}"
     floor = repr(eps) if scales[1] is None else f"{eps!r} * {{g_scale}}"
     rate = "{rate}" if scales[0] is None else "{rate} * {p_scale}"
+    if scales[0] is not None and sum(x is not None for x in (*named.values(), factor)) > MAX_INPUTS:
+        # The product that the chain would begin with, by a launch of its own.
+        named["rate"], rate = b.mul(named["rate"], named.pop("p_scale")), "{rate}"
     new = _call_update(b, "", {"p": f"{kept} - {rate} * {{m}} / ({root} + {floor})"}, named, factor)
     return None if new is None else (*new, *made)
 

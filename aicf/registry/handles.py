@@ -9,7 +9,7 @@ from hashlib import sha256
 
 from aicf.errors import LaunchError
 from aicf.kernels.external import LibraryKernel
-from aicf.kernels.library import KernelLibrary, load_chain, load_kernel
+from aicf.kernels.library import KernelLibrary, is_loaded, load_chain, load_kernel
 from contract.building import NotBuiltError, build_kernel, without_compiler
 from contract.calls import Interface, Query
 from contract.chain_building import build_chain
@@ -67,6 +67,11 @@ class KernelHandle:
         layouts, known = self.interface.find_layouts(self.query.values), self.query.addresses
         addresses = {layout.name: known.get(layout.name) or (i + 1) << _STAND_IN_BITS for i, layout in enumerate(layouts)}
         return self.load().ask_workspace(self.make_params(addresses))
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the kernel is loaded, and stays so; of a library nobody knows."""
+        return self.library is None and is_loaded(self.frozen, self.chain)
 
     @property
     def is_built(self) -> bool:

@@ -75,23 +75,22 @@ def copy_model(model: Module, make: Callable[[Owned], Owned] = copy_to_host) -> 
     return twin, made
 
 
-def copy_optimizer(optimizer: Optimizer, tensors: dict[int, Owned], copy_state: Callable[[Tensor], Tensor] | None = None) -> Optimizer:
-    """Return an optimizer of the tensors that have replaced others (by id), with copies of its state in host memory."""
-    copy_state = copy_state or copy_tensor
+def copy_optimizer(optimizer: Optimizer, tensors: dict[int, Owned], copy_state: Callable[[Tensor], Tensor]) -> Optimizer:
+    """Return an optimizer of the tensors that have replaced others (by id), with what ``copy_state`` returns of its state."""
     twin = copy.copy(optimizer)
     twin.groups = [Group(tuple(tensors[id(p)] for p in g.params), g.lr, g.options) for g in optimizer.groups]
     twin.params = [p for group in twin.groups for p in group.params]
-    twin.steps_done = copy_tensor(optimizer.steps_done)
+    twin.steps_done = copy_state(optimizer.steps_done)
     twin.state = {i: {role: copy_state(t) for role, t in roles.items()} for i, roles in optimizer.state.items()}
     return twin
 
 
-def copy_scaling(scaling: LossScale | None) -> LossScale | None:
-    """Return the scale of a loss with a copy of its state in host memory; None where there is none."""
+def copy_scaling(scaling: LossScale | None, copy_state: Callable[[Tensor], Tensor]) -> LossScale | None:
+    """Return the scale of a loss with what ``copy_state`` returns of its state; None where there is none."""
     if scaling is None:
         return None
     twin = copy.copy(scaling)
-    twin.scale, twin.streak = copy_tensor(scaling.scale), copy_tensor(scaling.streak)
+    twin.scale, twin.streak = copy_state(scaling.scale), copy_state(scaling.streak)
     return twin
 
 

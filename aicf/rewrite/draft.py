@@ -120,18 +120,18 @@ class Draft:
 
     def carry(self, path: str, dim: int, index: NDArray[np.int64], shares: NDArray[np.float64], *, is_read: bool) -> None:
         """Take units along an axis of a parameter and of its state, and note the map."""
-        mapping = make_map(path, dim, index.tolist(), shares, self.optimizer.op, is_read=is_read)
+        mapping = make_map(path, dim, index, shares, self.optimizer.op, is_read=is_read)
         p, rest = self.parameters[path], self.resting.get(path)
         values, made = carry(p, self._states.get(id(p), {}) if rest is None else _wrap(rest.state), mapping)
         if rest is not None:
             self.resting[path] = Rest(rest.group, _read(made))
             made = {}
-        self._exchange(path, values, made)
+        self._exchange(p, values, made)
         self.maps.append(mapping)
 
     def put(self, path: str, values: NDArray[Any], state: Arrays) -> None:
         """Give a parameter other values, of any shape, and another state; both are in host memory."""
-        self._exchange(path, Tensor.wrap(np.ascontiguousarray(values), find_backend("numpy")), _wrap(state))
+        self._exchange(self.parameters[path], Tensor.wrap(np.ascontiguousarray(values), find_backend("numpy")), _wrap(state))
 
     def keep_state(self, path: str, roles: Collection[str]) -> None:
         """Leave a parameter with no other roles of its optimizer state than these."""
@@ -139,8 +139,7 @@ class Draft:
         for role in states.keys() - set(roles):
             del states[role]
 
-    def _exchange(self, path: str, values: Tensor, state: States) -> None:
-        old = self.parameters[path]
+    def _exchange(self, old: Parameter, values: Tensor, state: States) -> None:
         new = wrap_like(old, values)
         assert isinstance(new, Parameter)
         for _, module in self.model.modules():
@@ -205,7 +204,8 @@ class Draft:
             for p in group.params:
                 held = self.optimizer.state[index]
                 for role in self.optimizer.find_roles(group.options):
-                    held.setdefault(role, make_blank(p))
+                    if role not in held:
+                        held[role] = make_blank(p)
                 index += 1
 
 

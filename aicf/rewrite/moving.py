@@ -9,6 +9,7 @@ those whose kernels are not in the cache where compiling is barred, go through h
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import numpy as np
@@ -30,10 +31,10 @@ def take(array: NDArray[Any], mapping: Map, factors: Numbers) -> NDArray[Any]:
     Factors of fp32 arrays are rounded to fp32 first, as those of a device are; those of fp16 and bf16 are not.
     """
     assert mapping.dim is not None and mapping.index is not None
-    taken = np.take(array, np.asarray(mapping.index, np.int64), axis=mapping.dim)
+    taken = np.take(array, mapping.read(mapping.index), axis=mapping.dim)
     if factors is None:
         return taken
-    along = lie_along(np.asarray(factors), mapping.dim, array.ndim)
+    along = lie_along(mapping.read(factors), mapping.dim, array.ndim)
     if array.dtype in (np.float32, np.float64):
         made: NDArray[Any] = taken * along.astype(array.dtype)
         return made
@@ -45,46 +46,54 @@ def lie_along(factors: NDArray[np.float64], dim: int, rank: int) -> NDArray[np.f
     return factors.reshape([-1 if axis == dim else 1 for axis in range(rank)])
 
 
-def take_units(tensor: Tensor, mapping: Map, factors: Numbers) -> Tensor:
-    """Return what :func:`take` does of a tensor's values, where the tensor is."""
-    if tensor.backend.name == "cuda" and tensor.dtype == "float32" and tensor.ndim in (1, 2):
-        try:
-            return Tensor.wrap(_take_there(tensor, mapping, factors), tensor.backend)
-        except (NotBuiltError, UnsupportedError) as error:
-            _log.warning("%s goes through host memory: %s", mapping.owner, error)
-    return Tensor.wrap(take(tensor.numpy(), mapping, factors), find_backend("numpy"))
+class Mover:
+    """Takes units as one map says: of a parameter and of its states, which need the same indices and factors on a device."""
 
+    def __init__(self, mapping: Map) -> None:
+        assert mapping.dim is not None and mapping.index is not None
+        self._mapping, self._dim, self._index = mapping, mapping.dim, mapping.index
+        self._brought: dict[Hashable, Any] = {}
 
-def _take_there(tensor: Tensor, mapping: Map, factors: Numbers) -> Any:
-    """Return the backend's array of the units that a map names, each times its factor."""
-    assert mapping.dim is not None and mapping.index is not None
-    backend, index = tensor.backend, np.asarray(mapping.index, np.int64)
-    if tensor.ndim == 1:
-        rows = _call(backend, "Reshape", tensor.data, shape=(tensor.shape[0], 1))
-        taken = _call(backend, "Reshape", _gather(backend, rows, index), shape=(len(index),))
-    elif mapping.dim == 0:
-        taken = _gather(backend, tensor.data, index)
-    else:
-        taken = _turn(backend, _gather(backend, _turn(backend, tensor.data), index))
-    if factors is None:
-        return taken
-    shape = (*tensor.shape[: mapping.dim], len(index), *tensor.shape[mapping.dim + 1 :])
-    repeated = _repeat(backend, np.asarray(factors, np.float32), mapping.dim, shape)
-    one = Tensor.wrap(taken, backend) * Tensor.wrap(repeated, backend)
-    return one.data
+    def take(self, tensor: Tensor, factors: Numbers) -> Tensor:
+        """Return what :func:`take` does of a tensor's values, where the tensor is."""
+        if tensor.backend.name == "cuda" and tensor.dtype == "float32" and tensor.ndim in (1, 2):
+            try:
+                return Tensor.wrap(self._take_there(tensor, factors), tensor.backend)
+            except (NotBuiltError, UnsupportedError) as error:
+                _log.warning("%s goes through host memory: %s", self._mapping.owner, error)
+        return Tensor.wrap(take(tensor.numpy(), self._mapping, factors), find_backend("numpy"))
 
+    def _take_there(self, tensor: Tensor, factors: Numbers) -> Any:
+        """Return the backend's array of the units that the map names, each times its factor."""
+        backend, count, dim = tensor.backend, len(self._index), self._dim
+        index = self._bring(backend, "index", lambda: self._mapping.read(self._index).astype(np.int64, copy=False))
+        if tensor.ndim == 1:
+            rows = _call(backend, "Reshape", tensor.data, shape=(tensor.shape[0], 1))
+            taken = _call(backend, "Reshape", _call(backend, "Embedding", rows, index), shape=(count,))
+        elif dim == 0:
+            taken = _call(backend, "Embedding", tensor.data, index)
+        else:
+            taken = _turn(backend, _call(backend, "Embedding", _turn(backend, tensor.data), index))
+        if factors is None:
+            return taken
+        shape = (*tensor.shape[:dim], count, *tensor.shape[dim + 1 :])
+        one = Tensor.wrap(taken, backend) * Tensor.wrap(self._repeat(backend, factors, shape), backend)
+        return one.data
 
-def _repeat(backend: Backend, factors: NDArray[np.float32], dim: int, shape: tuple[int, ...]) -> Any:
-    """Return an array of a shape that has the factors along one dimension."""
-    if len(shape) == 1:
-        return backend.from_host(factors)
-    repeats = np.zeros(shape[1 - dim], np.int64)
-    lying = _gather(backend, backend.from_host(factors[None]), repeats)
-    return lying if dim == 1 else _turn(backend, lying)
+    def _repeat(self, backend: Backend, factors: tuple[float, ...], shape: tuple[int, ...]) -> Any:
+        """Return an array of a shape that has the factors along the map's dimension."""
+        held = self._bring(backend, id(factors), lambda: self._mapping.read(factors).astype(np.float32))
+        if len(shape) == 1:
+            return held
+        repeats = self._bring(backend, "repeats", lambda: np.zeros(shape[1 - self._dim], np.int64))
+        lying = _call(backend, "Embedding", _call(backend, "Reshape", held, shape=(1, len(factors))), repeats)
+        return lying if self._dim == 1 else _turn(backend, lying)
 
-
-def _gather(backend: Backend, rows: Any, index: NDArray[np.int64]) -> Any:
-    return _call(backend, "Embedding", rows, backend.from_host(index))
+    def _bring(self, backend: Backend, name: Hashable, make: Callable[[], NDArray[Any]]) -> Any:
+        """Return a host array on the device, to where it is brought once; factors by the identity of theirs, which the map keeps."""
+        if name not in self._brought:
+            self._brought[name] = backend.from_host(make())
+        return self._brought[name]
 
 
 def _turn(backend: Backend, matrix: Any) -> Any:

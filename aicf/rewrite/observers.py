@@ -1,7 +1,8 @@
 """Observers: states of a step in which it notes what happens, on the device. They are read once per window of steps.
 
 Each step writes its loss (and the norm of its gradients, where they are clipped) into a row of a ring. A vector counts for each row the
-steps until it is written next, so that ring and vector are one elementwise launch, and a replayed graph writes another row each time. The
+steps until it is written next, so that ring and vector are one elementwise launch, and a replayed graph writes another row each time. They
+are as long as lists have their members, one behind the other without a gap: one copy brings all of them into place. The
 last step of a window is a second plan on the same states, which looks closely: what it finds is kept until it is found anew.
 """
 
@@ -19,6 +20,7 @@ from aicf.backends import find_backend
 from aicf.ir import Graph
 from aicf.ir.graph import OBSERVATION
 from aicf.opset import Type, find_dtype
+from aicf.opset.flat import MEMBER_ELEMS
 from aicf.passes.context import Updates
 from aicf.plan import Plan, Slot
 from aicf.plan.data import STATE
@@ -39,6 +41,7 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
     "tanh": (-0.99, 0.99),
     "sigmoid": (0.01, 0.99),
 }
+_RECTIFIED = frozenset({"relu"})  # not below zero: units need no look at their least value
 _DEAD = 1e-6  # of the other units' root mean square; rectified units that are dead are zero
 _TINY = 1e-30  # keeps a parameter of zeros from dividing
 _RINGS = ("loss", "gradient_norm")
@@ -85,7 +88,7 @@ class Watch:
         def add(name: str, type_: Type) -> Tensor:
             return recorder.add_state(name, OBSERVATION, self._make(name, type_))
 
-        row = Type(loss.dtype, (self.every,))
+        row = Type(loss.dtype, (-(-self.every // MEMBER_ELEMS) * MEMBER_ELEMS,))
         index = add("index", row)
         is_here = index <= 0.0
         updates = [(index.data, F.where(is_here, float(self.every - 1), index - 1.0).data)]
@@ -103,29 +106,34 @@ class Watch:
         key = name, OBSERVATION
         if key not in self.tensors:
             dtype = find_dtype(type_.dtype)
-            values = np.arange(type_.num_elems, dtype=dtype) if name == "index" else np.zeros(type_.shape, dtype)
+            values = np.zeros(type_.shape, dtype)
+            if name == "index":
+                values[:] = np.inf  # rows behind the window are never written
+                values[: self.every] = np.arange(self.every)
             self.tensors[key] = Tensor.wrap(values.reshape(type_.shape), find_backend("numpy"))
         return self.tensors[key]
 
     # ---- behind it
 
-    def read(self, executor: Executor, plan: Plan) -> Arrays:
-        """Return all that is noted, by one copy behind all work."""
+    def read_later(self, executor: Executor, plan: Plan) -> Callable[[], Arrays]:
+        """Return what returns all that is noted by now, by one copy that is queued here."""
         held = [s for s in plan.states if s.role == OBSERVATION]
         begin, end = min(s.slot.offset for s in held), max(s.slot.end for s in held)
-        data = executor.read(Slot(held[0].slot.buffer, STATE, begin, Type("uint8", (end - begin,))))
-        return {s.owner: _view(data, s.slot.offset - begin, s.slot.type) for s in held}
+        finish = executor.read_later(Slot(held[0].slot.buffer, STATE, begin, Type("uint8", (end - begin,))))
+
+        def read() -> Arrays:
+            data = finish()
+            return {s.owner: _view(data, s.slot.offset - begin, s.slot.type) for s in held}
+
+        return read
 
     def list_steps(self, found: Arrays, last: int, count: int) -> list[Observation]:
         """Return the last ``count`` steps of a ring, the last one of which was the run's step number ``last``."""
-        index = found["index"]
-        behind = int(np.argmin(index))  # the row that is written next
-        rows = [(behind - count + i) % len(index) for i in range(count)]
-        norms = found.get("gradient_norm")
-        return [
-            Observation(last - count + 1 + i, float(found["loss"][row]), None if norms is None else float(norms[row]))
-            for i, row in enumerate(rows)
-        ]
+        behind = int(np.argmin(found["index"]))  # the row that is written next
+        rows = (np.arange(behind - count, behind) % self.every).tolist()
+        losses = found["loss"].tolist()
+        norms = found["gradient_norm"].tolist() if "gradient_norm" in found else [None] * len(losses)
+        return [Observation(step, losses[row], norms[row]) for step, row in enumerate(rows, last - count + 1)]
 
 
 def _view(data: NDArray[np.uint8], offset: int, type_: Type) -> NDArray[Any]:
@@ -165,9 +173,10 @@ def _list_statistics(computed: Computed) -> list[_Statistic]:
         found += [
             _Statistic(f"sum {owner} {count}", one, lambda y=y: describe(y, "sum")),  # type: ignore[misc]
             _Statistic(f"squares {owner} {count}", one, lambda y=y: square([y])),  # type: ignore[misc]
-            _Statistic(f"low {owner} {function}", units, lambda y=y: describe(y, "min", "units")),  # type: ignore[misc]
             _Statistic(f"high {owner} {function}", units, lambda y=y: describe(y, "max", "units")),  # type: ignore[misc]
         ]
+        if function not in _RECTIFIED:
+            found.append(_Statistic(f"low {owner} {function}", units, lambda y=y: describe(y, "min", "units")))  # type: ignore[misc]
     return found
 
 
@@ -213,11 +222,11 @@ def summarise(found: Arrays, step: int, seconds_per_step: float) -> Statistics:
     }
     means, squares = (_divide_by_counts(numbers, quantity) for quantity in ("sum", "squares"))
     dead, saturated = {}, {}
-    for name, low in found.items():
+    for name, high in found.items():
         kind, _, rest = name.partition(" ")
-        if kind == "low":
+        if kind == "high":
             owner, function = rest.rsplit(" ", 1)
-            high, (least, most) = found[f"high {rest}"], BOUNDS[function]
+            low, (least, most) = found.get(f"low {rest}", high), BOUNDS[function]
             limit = _DEAD * float(np.sqrt(squares[owner]))
             dead[owner] = _list_numbers(np.maximum(np.abs(low), np.abs(high)) <= limit)
             saturated[owner] = _list_numbers((low >= most) | (high <= least))
@@ -243,4 +252,4 @@ def _list_owners(numbers: Mapping[str, float], quantity: str) -> list[str]:
 
 
 def _list_numbers(marks: NDArray[np.bool_]) -> tuple[int, ...]:
-    return tuple(int(i) for i in np.flatnonzero(marks))
+    return tuple(np.flatnonzero(marks).tolist())

@@ -7,7 +7,12 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+import numpy as np
+
+from aicf.backends import find_backend
 from aicf.errors import RewriteError
+from aicf.opset import find_dtype
+from aicf.plan import Plan
 from aicf.rewrite.checking import check
 from aicf.rewrite.draft import Draft
 from aicf.rewrite.rules import Rule
@@ -44,6 +49,14 @@ def without_collections() -> Iterator[None]:
             gc.enable()
 
 
+def build_copies(plan: Plan) -> None:
+    """Build what makes a plan's copies of parameters, which a step does where these were written by others, as a rewrite does."""
+    backend = find_backend(plan.backend)
+    for source, copy in plan.copies:
+        values = backend.from_host(np.zeros(source.slot.type.shape, find_dtype(source.slot.type.dtype)))
+        backend.op_call("Cast", (values,), {"dtype": copy.slot.type.dtype})
+
+
 def prebuild(structure: Structure, rules: Sequence[Rule]) -> tuple[str, ...]:
     """Compile what a rewrite by each of the rules needs, and nothing else; returns the kernels that were not in the cache."""
     compiled = len(list_compiled())
@@ -53,6 +66,9 @@ def prebuild(structure: Structure, rules: Sequence[Rule]) -> tuple[str, ...]:
         draft.finish()
         check(rule, structure, draft)
         prepared = structure.prepare(draft)
+        plans = [prepared.made.plan]
         if prepared.watch is not None:
-            make_close(prepared.recipe, prepared.watch, prepared.made.plan.given_types)
+            plans.append(make_close(prepared.recipe, prepared.watch, prepared.made.plan.given_types)[1].plan)
+        for plan in plans:
+            build_copies(plan)
     return list_compiled()[compiled:]

@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from aicf.plan.fields import require_fields
 from contract.documents import parse_json
@@ -30,6 +34,17 @@ class Map:
     scale_v: Numbers = None
     lr_scale: Numbers = None
     eps_scale: Numbers = None
+
+    @cached_property
+    def arrays(self) -> dict[int, NDArray[Any]]:
+        """Its tuples as arrays, by their identity: :meth:`read` makes those that are not there."""
+        return {}
+
+    def read(self, numbers: tuple[float, ...]) -> NDArray[Any]:
+        """Return one of its tuples as an array, which is made once."""
+        if id(numbers) not in self.arrays:
+            self.arrays[id(numbers)] = np.asarray(numbers)
+        return self.arrays[id(numbers)]
 
 
 @dataclass(frozen=True)

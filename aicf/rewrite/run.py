@@ -16,13 +16,14 @@ from aicf.rewrite.checking import check
 from aicf.rewrite.copying import copy_model
 from aicf.rewrite.decisions import Judge, Policy, decide
 from aicf.rewrite.log import REWRITE, ROLLBACK, Log, Observation, Refused, Rewritten, RolledBack, Shapes
-from aicf.rewrite.observers import Arrays, summarise
 from aicf.rewrite.preparing import prebuild, prepare, without_collections
 from aicf.rewrite.records import RewriteRecord
 from aicf.rewrite.rules import Rule, read_rule
 from aicf.rewrite.snapshots import Saved, Snapshot
 from aicf.rewrite.structure import Frame, Structure
 from aicf.rewrite.verbs import Verbs
+from aicf.rewrite.warned import Warned, tell_once
+from aicf.rewrite.windows import Window
 from aicf.train.program import Step
 from contract.building import list_compiled, without_compiler
 
@@ -40,6 +41,7 @@ class Run(Verbs):
 
     A rewrite is made of kernels that are in the cache, with chains in parts where a fused one is not. Where even these are not, it compiles
     them, says so in the log of ``aicf.rewrite`` and in its record; with ``compiles`` False it is refused. :meth:`prebuild` compiles ahead.
+    The same warning about the same kernels is told once per run; ``warned`` counts them.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class Run(Verbs):
     ) -> None:
         if every is not None and every < 1:
             raise ValueError(f"every={every}: must be at least 1 step")
+        self.warned = Warned()
         self._structure = Structure.of(step, every or (None if policy is None else 100))
         self._loader: Any = None
         self._count = 0
@@ -56,12 +59,8 @@ class Run(Verbs):
         self.snapshots: dict[str, Snapshot] = {}
         self.log = Log()
         self._trial: Snapshot | None = None
-        self._begin()
+        self._window = Window()
         self._note_shapes()
-
-    def _begin(self, in_window: int = 0) -> None:
-        """Begin a window, or go on in one of which so many steps are done."""
-        self._unread, self._in_window, self._timed, self._started = 0, in_window, 0, 0.0  # steps, and when the clock was started
 
     @property
     def step(self) -> Step:
@@ -80,6 +79,7 @@ class Run(Verbs):
 
     # ---- rewriting
 
+    @tell_once
     def apply(self, rule: Rule, evidence: Mapping[str, Any] | None = None) -> RewriteRecord:
         """Rewrite the network, and return what was done.
 
@@ -118,9 +118,10 @@ class Run(Verbs):
         self.records.append(record)
         self.log.add(Rewritten(self.steps_done, record.rule, record.preserves, delta, scale, record.seconds))
         self._note_shapes()
-        self._begin()
+        self._window = Window()
         return record
 
+    @tell_once
     def preview(self, rule: Rule) -> Module:
         """Return the model that a rule would make, a copy in host memory; raises :class:`RewriteError` as :meth:`apply` does."""
         draft = self._structure.start()
@@ -128,6 +129,7 @@ class Run(Verbs):
         draft.finish()
         return copy_model(draft.model)[0]
 
+    @tell_once
     def prebuild(self, *rules: Rule) -> tuple[str, ...]:
         """Compile what rewrites by these rules need, each made of the present structure; returns the kernels that were not in the cache.
 
@@ -164,8 +166,11 @@ class Run(Verbs):
         batch = self._loader.batch if isinstance(self._loader, DataLoader) else None
         frame = Frame.of(self._structure, on_host=on_host, replaces=None if replaces is None else replaces.frame)
         log = Log(self.log)
-        return Snapshot(name or f"snapshot {self._count}", self.steps_done, frame, place, tuple(self.records), log, batch, self._in_window)
+        return Snapshot(
+            name or f"snapshot {self._count}", self.steps_done, frame, place, tuple(self.records), log, batch, self._window.done
+        )
 
+    @tell_once
     def resume(self, path: Path | str, loader: Any = None) -> None:
         """Go on from a file that :meth:`Snapshot.save` wrote, with a run of the step that it began with, and ``loader`` at its place.
 
@@ -183,7 +188,7 @@ class Run(Verbs):
         self.steps_done, self.records, self.log, self._loader = saved.steps_done, list(saved.records), saved.log, loader
         self._put_loader(saved.loader, saved.batch)
         self._trial = None
-        self._begin(saved.in_window)
+        self._window = Window(saved.in_window)
 
     def _put_loader(self, place: Mapping[str, Any] | None, batch: int | None) -> None:
         if isinstance(self._loader, DataLoader) and batch is not None:
@@ -214,24 +219,27 @@ class Run(Verbs):
         self._put_loader(snapshot.loader, snapshot.batch)
         self._trial = None
         self._note_shapes()
-        self._begin(snapshot.in_window)
+        self._window = Window(snapshot.in_window)
 
     def fork(self) -> Run:
         """Return a second run with a copy of all state, which goes its own way."""
         self._read()
         twin = Run.__new__(Run)
+        twin.warned = Warned()
         twin._structure = Frame.of(self._structure).restore(is_fork=True)
         twin._loader, twin._count, twin.steps_done, twin.records, twin.snapshots = None, 0, self.steps_done, list(self.records), {}
         twin.policy, twin.judge, twin.compiles, twin.log, twin._trial = self.policy, self.judge, self.compiles, Log(self.log), None
-        twin._begin(self._in_window)
+        twin._window = Window(self._window.done)
         return twin
 
     # ---- training
 
+    @tell_once
     def fit(self, loader: Iterable[Sequence[Any]], steps: int) -> list[float]:
         """Train for ``steps`` more steps, those that are rolled back included; returns their losses.
 
-        With observers losses are read at the end of a window, and no step between waits for them.
+        With observers losses are read at the end of a window, and no step between waits for them; without a policy, which would have to
+        decide there, not even the first step of the next window does.
         """
         self._loader = loader
         if self._structure.watch is None:
@@ -247,42 +255,35 @@ class Run(Verbs):
                 if self._advance(batch):
                     break  # the loader is at another place
         self._read()
-        self._timed = 0  # who knows when the next steps come
+        self._window.stop_clock()
         return [entry.loss for entry in self.log.entries[begin:] if isinstance(entry, Observation)]
 
     def _advance(self, batch: Sequence[Any]) -> bool:
         """Train on a batch; at the end of a window, decide. Returns whether the run was rolled back."""
         structure = self._structure
         assert structure.watch is not None
-        if self._timed == 0:
-            _ = structure.close_step  # compiled before the clock starts
-            self._started = time.perf_counter()
-        self._in_window, self._timed = self._in_window + 1, self._timed + 1
-        is_last = self._in_window >= structure.watch.every
+        window = self._window
+        if not window.is_timed:
+            _ = structure.close_step  # compiled before
+            window.start_clock()
+        is_last = window.done + 1 >= structure.watch.every
         if is_last:
             structure.run_closely(batch)
         else:
             structure.step.run(batch)
+        window.count()
         self.steps_done += 1
-        self._unread += 1
-        if not is_last:
+        window.settle(self.log)  # the window before, while the device computes this step
+        if is_last:
+            window.close(structure.watch, structure.step, self.steps_done)
+        if not is_last or self.policy is None:  # nobody decides
             return False
-        found = self._read()
-        seconds = (time.perf_counter() - self._started) / self._timed
-        self.log.add(summarise(found, self.steps_done, seconds))
-        self._in_window = self._timed = 0
+        window.settle(self.log)
         return self._decide()
 
-    def _read(self) -> Arrays:
-        """Add the steps that were not read yet to the log; returns what is noted."""
-        watch = self._structure.watch
-        if watch is None or not self._unread:
-            return {}
-        found = watch.read(self.step.executor, self.step.plan)
-        for entry in watch.list_steps(found, self.steps_done, self._unread):
-            self.log.add(entry)
-        self._unread = 0
-        return found
+    def _read(self) -> None:
+        """Add the steps that were not read yet to the log."""
+        self._window.read(self.log, self._structure.watch, self._structure.step, self.steps_done)
 
     def _decide(self) -> bool:
         """Do what policy and judge say; returns whether the run was rolled back."""

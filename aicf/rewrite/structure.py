@@ -117,7 +117,7 @@ class Structure:
         options = replace(old.options, backend=old.backend, tune_seconds=0.0, amp=draft.amp)
         types = [t.reshape((draft.batch, *t.shape[1:])) if t.shape and t.shape[0] == self.batch else t for t in self.types]
         watch = None if self.watch is None else Watch(self.watch.every)
-        observe, scaling = None if watch is None else watch.note, copy_scaling(old.scaling)
+        observe, scaling = None if watch is None else watch.note, copy_scaling(old.scaling, copy_tensor)
         try:
             recipe = StepRecipe(draft.model, old.loss, draft.optimizer, old.clip_norm, options, observe, scaling)
             recipe.take_guard(old, self._read_batch(types))
@@ -268,7 +268,7 @@ def _copy_recipe(recipe: StepRecipe) -> StepRecipe:
         model, tensors = copy_model(recipe.model, lambda t: make_like(t, make_blank(t).data))
     optimizer = copy_optimizer(recipe.optimizer, tensors, make_blank)
     options = replace(recipe.options, backend=recipe.backend)
-    made = StepRecipe(model, recipe.loss, optimizer, recipe.clip_norm, options, scaling=copy_scaling(recipe.scaling))
+    made = StepRecipe(model, recipe.loss, optimizer, recipe.clip_norm, options, scaling=copy_scaling(recipe.scaling, make_blank))
     made.take_guard(recipe)
     return made
 

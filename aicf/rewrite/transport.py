@@ -8,7 +8,7 @@ the same way if its state does (first moments as gradients, second ones as their
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from aicf.backends import find_backend
 from aicf.errors import RewriteError
 from aicf.opset import find_dtype
 from aicf.opset.updates import SCALES
-from aicf.rewrite.moving import lie_along, take_units
+from aicf.rewrite.moving import Mover, lie_along
 from aicf.rewrite.records import Map, Numbers
 from aicf.tensor import Tensor
 
@@ -28,15 +28,18 @@ P_SCALE, G_SCALE = SCALES
 Arrays = dict[str, NDArray[Any]]
 
 
-def make_map(owner: str, dim: int, index: Sequence[int], shares: NDArray[np.float64], op: str, *, is_read: bool) -> Map:
+def make_map(owner: str, dim: int, index: NDArray[np.int64], shares: NDArray[np.float64], op: str, *, is_read: bool) -> Map:
     """Return how units go along an axis of a parameter: one by which units are read is scaled by shares, one by which they are made is not.
 
     ``op`` is the optimizer's rule: that of SGD follows the gradient, the others have steps that do not depend on its scale.
     """
     ones = np.ones_like(shares)
     p, g = (shares, ones) if is_read else (ones, shares)
-    rate = p / g if op == "SGD" else p
-    return Map(owner, dim, tuple(int(i) for i in index), *(_write(x) for x in (p, g, g * g, rate, g)))
+    scale_p, scale_m = _write(p), _write(g)
+    rate = _write(p / g) if op == "SGD" else scale_p
+    made = Map(owner, dim, tuple(index.tolist()), scale_p, scale_m, _write(g * g), rate, scale_m)
+    made.arrays.update((id(numbers), array) for numbers, array in ((made.index, index), (scale_p, p), (scale_m, g)) if numbers is not None)
+    return made
 
 
 def _write(scales: NDArray[np.float64]) -> Numbers:
@@ -50,8 +53,9 @@ def carry(p: Tensor, state: Mapping[str, Tensor], mapping: Map) -> tuple[Tensor,
             f"{mapping.owner}: how optimizer state {unknown[0]!r} scales with a gradient is not known; transport.POWERS says it"
         )
     scales = {1: mapping.scale_m, 2: mapping.scale_v}
-    new = take_units(p, mapping, mapping.scale_p)
-    made = {role: take_units(held, mapping, scales[POWERS[role]]) for role, held in state.items() if role in POWERS}
+    mover = Mover(mapping)
+    new = mover.take(p, mapping.scale_p)
+    made = {role: mover.take(held, scales[POWERS[role]]) for role, held in state.items() if role in POWERS}
     for role, factors in ((P_SCALE, mapping.scale_p), (G_SCALE, mapping.scale_m)):
         before = state.get(role)
         scale = _carry_scale(None if before is None else before.numpy(), p.ndim, mapping, factors)
@@ -67,9 +71,9 @@ def _carry_scale(scale: NDArray[Any] | None, rank: int, mapping: Map, factors: N
     assert mapping.dim is not None and mapping.index is not None
     made = np.ones((1,) * rank, np.float64) if scale is None else scale.astype(np.float64)
     if made.shape[mapping.dim] > 1:
-        made = np.take(made, np.asarray(mapping.index, np.int64), axis=mapping.dim)
+        made = np.take(made, mapping.read(mapping.index), axis=mapping.dim)
     if factors is not None:
-        made = made * lie_along(np.asarray(factors), mapping.dim, rank)
+        made = made * lie_along(mapping.read(factors), mapping.dim, rank)
     for axis in range(made.ndim):
         first = np.take(made, [0], axis=axis) if made.shape[axis] else made
         if made.shape[axis] > 1 and np.all(made == first):

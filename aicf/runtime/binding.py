@@ -6,6 +6,7 @@ import copy
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from aicf.backends.calls import FrozenCall
@@ -15,7 +16,7 @@ from aicf.kernels.library import KernelLibrary
 from aicf.opset import Type
 from aicf.plan import Plan, Slot, Step
 from aicf.runtime.launches import SavedLaunch, read_steps
-from aicf.runtime.places import list_copies
+from aicf.runtime.places import find_joined, list_copies
 from device import Buffer, Stream
 from device.runtime import RuntimeDevice
 from device.settings import read_settings
@@ -43,6 +44,7 @@ class Binding:
         self._workspaces: dict[int, Buffer] = {}  # by step: of kernels that want more than the plan has for them
         self._sources: dict[int, _Source] = {}  # by step: what its launch was made of
         self.launches: list[Launch] = self._bind_saved(saved) or self._bind_all()
+        self._join_copies(self.launches)
 
     def find_address(self, slot: Slot) -> int:
         """Return where a slot's bytes begin in device memory."""
@@ -52,7 +54,20 @@ class Binding:
         """Return the same launches for memory that is elsewhere; workspaces are shared, so both are for one order of launches."""
         moved = copy.copy(self)
         moved._find = find_address
-        return [moved._bind_source(i, self._sources[i]) for i in range(len(self.plan.steps))]
+        launches = [moved._bind_source(i, self._sources[i]) for i in range(len(self.plan.steps))]
+        moved._join_copies(launches)
+        return launches
+
+    def _join_copies(self, launches: list[Launch]) -> None:
+        """Have one launch for copies that follow each other in memory, on both sides without a gap, as they do in the plan."""
+        for group in find_joined(self.plan.steps):
+            first, last = self.plan.steps[group[0]], self.plan.steps[group[-1]]
+            assert first.inputs[0] is not None
+            target, source = self.find_address(first.outputs[0]), self.find_address(first.inputs[0])
+            size_bytes = last.outputs[0].end - first.outputs[0].offset
+            launches[group[0]] = partial(self._device.copy, target, source, size_bytes, self._streams[first.stream])
+            for i in group[1:]:
+                launches[i] = _do_nothing
 
     def launch(self, index: int) -> None:
         """Queue a step's launch. A kernel that the device refuses to load has done nothing: the next one that serves takes its place."""
@@ -103,7 +118,7 @@ class Binding:
         failed = {call.seal: error for call, error in self.frozen.build(call for call in self.calls if call is not None)}
         self.launches = []
         for i, call in enumerate(self.calls):
-            self.launches.append(lambda: None)
+            self.launches.append(_do_nothing)
             if call is not None and call.seal in failed:
                 self._replace(i, failed[call.seal])
             else:
@@ -159,6 +174,10 @@ class Binding:
 
     def _list_copies(self, step: Step) -> list[tuple[int, int, int]]:
         return [(self.find_address(target), self.find_address(source), n) for target, source, n in list_copies(step)]
+
+
+def _do_nothing() -> None:
+    pass
 
 
 # A launch as it was saved, with its library; a kernel that was chosen; None for a copy.

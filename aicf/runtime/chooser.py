@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
 from aicf.backends.calls import FrozenCall
@@ -19,6 +19,11 @@ class FrozenChooser:
 
     def __init__(self, *, deterministic: bool) -> None:
         self._calls = open_calls(deterministic=deterministic)
+
+    @property
+    def knowledge(self) -> Hashable:
+        """What its answers depend on: while this is equal, so are they."""
+        return self._calls, self._calls.num_refused
 
     def predict_us(self, op: str, types: Sequence[Type | None], attrs: Attrs) -> float | None:
         """Return the time of the kernels that a call is lowered to; infinity where one is missing, None where one is unknown."""

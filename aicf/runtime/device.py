@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from aicf.backends.calls import FrozenCall
 from aicf.opset import find_dtype
 from aicf.plan import Plan, Slot
-from aicf.plan.data import GRADIENT, INPUT, STATE
+from aicf.plan.data import CONSTANT, GRADIENT, INPUT, STATE
 from aicf.runtime.binding import Binding, Launch
 from aicf.runtime.executor import Executor
 from aicf.runtime.feeding import Feed
@@ -21,7 +21,8 @@ from aicf.runtime.profiling import StepTime, find_roof_us
 from aicf.runtime.ranges import mark, name_step
 from aicf.runtime.scanning import Scan
 from device import Buffer, DeviceArray, Event, Graph, Stream, UnavailableError, open_device
-from device.layout import contiguous_strides
+from device.layout import contiguous_strides, find_row_major
+from device.memory import RuntimeArray
 from device.runtime import RuntimeDevice
 
 # Graphs of many runs that are kept, by their number.
@@ -51,6 +52,15 @@ def _lie_alike(arrays: Sequence[Any], targets: Sequence[_Target]) -> bool:
     return all(a.buffer is buffer and a.queued_address - t.address == apart for a, t in zip(arrays, targets, strict=True))
 
 
+def _lay_out(plan: Plan) -> NDArray[np.uint8]:
+    """Return the bytes of a plan's constants, each in its place."""
+    made = np.zeros(plan.sizes[CONSTANT], np.uint8)
+    with np.errstate(over="ignore"):  # what float16 cannot hold is infinite, as on the device
+        for slot, value in plan.constants:
+            np.ndarray(slot.type.shape, find_dtype(slot.type.dtype), made.data, slot.offset)[...] = value
+    return made
+
+
 class DeviceExecutor(Executor):
     """Runs a plan's launches. All that a launch needs is made ready before: a run allocates nothing and asks nobody.
 
@@ -71,8 +81,8 @@ class DeviceExecutor(Executor):
         for name in {STATE, GRADIENT, INPUT} & made.keys():
             if plan.sizes.get(name):
                 self.regions[name].fill(0)
-        for slot, value in plan.constants:
-            self.write(slot, np.full(slot.type.shape, value, find_dtype(slot.type.dtype)))
+        if plan.constants:
+            self.regions[CONSTANT].write(_lay_out(plan))
         # Streams that wait for the default one: what callers copy in or out there is in order with the plan's work.
         lent_streams: list[Stream] = [] if lender is None else lender._streams[: plan.num_streams]
         new = plan.num_streams - len(lent_streams)
@@ -99,6 +109,7 @@ class DeviceExecutor(Executor):
         self._has_run = False
         self.graph: Graph | None = None
         self._scans: dict[int, Scan] = {}
+        self._pinned: NDArray[np.uint8] | None = None
 
     def view(self, slot: Slot) -> DeviceArray:
         """Return a device array over a slot's bytes."""
@@ -131,14 +142,15 @@ class DeviceExecutor(Executor):
     def write(self, slot: Slot, values: Any) -> None:
         """Overwrite a slot's bytes, from the host or from a device array, which must be contiguous; raises ValueError for other sizes."""
         dtype = find_dtype(slot.type.dtype)
-        if not isinstance(values, DeviceArray):
+        if not isinstance(values, RuntimeArray):
             with np.errstate(over="ignore"):  # what float16 cannot hold is infinite, as on the device
                 host = np.asarray(values).astype(dtype, copy=False)
             self.view(slot).copy_from_host(host)
         elif values.dtype == dtype:
             if values.span_bytes != slot.type.size_bytes:
                 raise ValueError(f"{self.plan.name}: expected {slot.type}, got {values.dtype.name}{list(values.shape)}")
-            self._device.copy(self._find_address(slot), values.address, slot.type.size_bytes)
+            # On the default stream, where the values' memory may go to later work at once.
+            self._device.copy(self._find_address(slot), values.queued_address, slot.type.size_bytes)
         else:
             inputs = [own for _, own in self.plan.inputs]
             self._intake[inputs.index(slot)].take(values.address, self._streams[0])
@@ -151,8 +163,8 @@ class DeviceExecutor(Executor):
     def write_bytes(self, region: str, data: Any) -> None:
         """Overwrite a region's bytes, from the host or by one copy on the device."""
         self._device.synchronize()
-        if isinstance(data, DeviceArray):
-            self._device.copy(self.regions[region].address, data.address, data.span_bytes)
+        if isinstance(data, RuntimeArray):
+            self._device.copy(self.regions[region].address, data.queued_address, data.span_bytes)
             self._device.synchronize()
         else:
             self.regions[region].write(data)
@@ -160,12 +172,13 @@ class DeviceExecutor(Executor):
     def copy_bytes(self, region: str, into: Any = None) -> DeviceArray:
         """Return a copy of a region's bytes in device memory, of its own or an older copy's: one copy at the memory's speed.
 
-        It is queued on the default stream, behind all that was queued before and ahead of what comes: nobody waits for it here.
+        It is queued on the default stream, behind all that was queued before and ahead of what comes: nobody waits for it here. The memory
+        is that of a pool: it goes to the next copy of the size when this one is given up.
         """
         size = self.plan.sizes[region]
-        is_fit = isinstance(into, DeviceArray) and into.shape == (size,)
-        made = into if is_fit else self._device.allocate(max(size, 1)).view((size,), np.dtype(np.uint8))
-        self._device.copy(made.address, self.regions[region].address, size)
+        is_fit = isinstance(into, RuntimeArray) and into.shape == (size,)
+        made: RuntimeArray = into if is_fit else self._device.empty_queued(find_row_major((size,), np.dtype(np.uint8)))
+        self._device.copy(made.queued_address, self.regions[region].address, size)
         return made
 
     def hold_bytes(self, region: str) -> NDArray[np.uint8]:
@@ -241,6 +254,21 @@ class DeviceExecutor(Executor):
         """Return a copy of a slot's values in host memory."""
         self._device.synchronize()
         return self.view(slot).copy_to_host()
+
+    def read_later(self, slot: Slot) -> Callable[[], NDArray[Any]]:
+        """Queue a copy to pinned memory; returns what waits for that, and for nothing behind it."""
+        size = slot.type.size_bytes
+        if self._pinned is None or self._pinned.nbytes != size:
+            self._pinned = self._device.allocate_pinned(size)
+        pinned, copied = self._pinned, self._device.create_event(timing=False)
+        self._device.download(pinned, self._find_address(slot), self._streams[0])
+        self._streams[0].record(copied)
+
+        def finish() -> NDArray[Any]:
+            copied.synchronize()
+            return pinned.copy().view(find_dtype(slot.type.dtype)).reshape(slot.type.shape)
+
+        return finish
 
     def run_step(self, index: int) -> None:
         """Launch one step and wait for it."""

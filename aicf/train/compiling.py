@@ -12,8 +12,9 @@ from aicf.opset import Type
 from aicf.optim import LossScale, Optimizer
 from aicf.passes.context import Chooser
 from aicf.tensor import Tensor
+from aicf.train.building import build
 from aicf.train.program import Program, Step
-from aicf.train.recipe import Bounds, Made, Options, Recipe, build
+from aicf.train.recipe import Bounds, Made, Options, Recipe
 from aicf.train.step_recipe import SCALED, Loss, StepRecipe
 from aicf.train.variants import Variants
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,24 +12,19 @@ from typing import Any
 from numpy.typing import NDArray
 
 from aicf.backends import BACKENDS
-from aicf.errors import ChainError, UnsupportedError
+from aicf.errors import UnsupportedError
 from aicf.frontends.recording import Recording
 from aicf.ir import Graph
 from aicf.nn import Module
 from aicf.opset import Type
-from aicf.passes import FUSE_CHAINS, PASSES, Context, LogEntry, run_passes
-from aicf.passes.context import Budget, Choice, Chooser, Example, Footprint, Guard, Training
+from aicf.passes import LogEntry
+from aicf.passes.context import Choice, Chooser, Example, Guard
 from aicf.plan import Plan, verify
-from aicf.plan.data import ARENA
 from aicf.plan.planner import make_plan
 from aicf.plan.streams import choose_streams
-from aicf.runtime.chooser import FrozenChooser
 from aicf.runtime.executor import EXECUTED
 from aicf.runtime.tuning import Bench
 from aicf.tensor import Tensor
-from contract.building import NotBuiltError
-
-_log = logging.getLogger("aicf.train")
 
 
 @dataclass(frozen=True)
@@ -181,57 +175,3 @@ def find_backend_name(model: Module, options: Options) -> str:
     if name not in EXECUTED:
         raise UnsupportedError(f"backend {name} runs no plans, only eager calls; compile with backend= one of: {', '.join(EXECUTED)}")
     return name
-
-
-def build(
-    recording: Recording,
-    training: Training | None,
-    backend: str,
-    options: Options,
-    chooser: Chooser | None = None,
-    guard: Guard | None = None,
-) -> tuple[Graph, list[LogEntry], Plan, Mapping[int, Choice]]:
-    """Return the graph after all passes, their log, the verified plan, and the kernels by node id.
-
-    Where a fused chain cannot be built, since there is no compiler or it is barred, its parts run unfused. Raises
-    :class:`NotBuiltError` where these are not in the cache either.
-    """
-    chosen = [each for each in PASSES if options.passes or each.is_needed]
-    context = _make_context(training, chooser or _find_chooser(backend, options), backend, options, guard)
-    try:
-        graph, log = run_passes(recording.graph, context, chosen)
-    except (ChainError, NotBuiltError) as error:
-        unfused = [each for each in chosen if each.name != FUSE_CHAINS]
-        if len(unfused) == len(chosen):
-            raise
-        _log.warning("%s: elementwise calls stay apart: %s", recording.graph.name, str(error).partition("\n")[0])
-        context = _make_context(training, context.chooser, backend, options, guard)
-        graph, log = run_passes(recording.graph, context, unfused)
-    plan = make_plan(graph, backend, context.choices)
-    verify(plan)
-    return graph, log, plan, context.choices
-
-
-def _make_context(training: Training | None, chooser: Chooser | None, backend: str, options: Options, guard: Guard | None) -> Context:
-    context = Context(training, chooser, options.amp, guard=guard)
-    if options.memory_bytes is not None:
-        context.budget = Budget(options.memory_bytes, lambda graph: find_footprint(make_plan(graph, backend, context.choices)))
-    return context
-
-
-def find_footprint(plan: Plan) -> Footprint:
-    """Return the memory of a plan as passes see it."""
-    accesses: dict[int, tuple[int, list[int]]] = {}
-    for i, step in enumerate(plan.steps):
-        for slot in (*step.reads, *step.writes):
-            if slot.region == ARENA:
-                steps = accesses.setdefault(slot.buffer, (slot.type.size_bytes, []))[1]
-                if not steps or steps[-1] != i:
-                    steps.append(i)
-    regions = ", ".join(f"{region} {size}" for region, size in plan.sizes.items() if size)
-    held = {buffer: (size, tuple(steps)) for buffer, (size, steps) in accesses.items()}
-    return Footprint(sum(plan.sizes.values()), regions, tuple(step.node for step in plan.steps), held)
-
-
-def _find_chooser(backend: str, options: Options) -> Chooser | None:
-    return FrozenChooser(deterministic=options.deterministic) if backend == "cuda" else None

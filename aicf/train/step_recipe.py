@@ -17,7 +17,8 @@ from aicf.optim.clipping import find_factor, find_norm, weigh
 from aicf.optim.scaling import LossScale, Scaled
 from aicf.passes.context import Chooser, Training, Updates
 from aicf.tensor import Tensor, apply
-from aicf.train.recipe import Made, Options, Recipe, build
+from aicf.train.building import build
+from aicf.train.recipe import Made, Options, Recipe
 
 Loss = Callable[..., Tensor]
 SCALED = "float16"  # the compute dtype whose gradients need a scaled loss

@@ -11,11 +11,13 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import logging
 import operator
 import statistics
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -41,7 +43,7 @@ from rewrite_runs import (  # noqa: E402
 
 from aicf import nn  # noqa: E402
 from aicf.plan.data import STATE  # noqa: E402
-from aicf.rewrite import Widen  # noqa: E402
+from aicf.rewrite import Prune, Widen  # noqa: E402
 from aicf.rewrite import run as rewrite_run  # noqa: E402
 from aicf.rewrite.draft import Draft  # noqa: E402
 from aicf.rewrite.structure import Structure  # noqa: E402
@@ -50,6 +52,28 @@ from device.memory import RuntimeBuffer  # noqa: E402
 from device.runtime import RuntimeGraph  # noqa: E402
 
 PHASES = ((Structure, "start"), (Draft, "carry"), (rewrite_run, "check"), (Structure, "prepare"), (Structure, "exchange"))
+
+
+# Windows of observers that are trained on end, so that reading one meets the steps of the next.
+WINDOWS = 3
+
+
+class Heard(logging.Handler):
+    """Collects warnings, to be told once each."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self._counts: Counter[str] = Counter()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Count a warning."""
+        self._counts[record.getMessage()] += 1
+
+    def tell(self) -> None:
+        """Print each warning once, with the number of times, and begin anew."""
+        for text, count in self._counts.items():
+            print(f"  {text}" + (f" ({count} times)" if count > 1 else ""), flush=True)
+        self._counts.clear()
 
 
 def find_median(call: Callable[[], Any], rounds: int) -> float:
@@ -164,9 +188,10 @@ def measure_moments(sizes: Sizes) -> Figures:
 
 
 def measure_observers(sizes: Sizes) -> Figures:
-    """Return the seconds per step without and with observers, in windows that take turns, and the cost as a share.
+    """Return the seconds per step without and with observers, which take turns of a few windows, and the cost as a share.
 
-    Of the anchor, whose steps are short, and of a plain MLP of square layers.
+    Of the anchor, whose steps are short, and of a plain MLP of square layers. What the step that closes a window takes longer than the
+    others is told by itself, of a few runs of each that are waited for.
     """
     found: Figures = {}
     for network, layers, rows, amp in (
@@ -178,9 +203,9 @@ def measure_observers(sizes: Sizes) -> Figures:
 
         def train(name: str, runs: dict[str, Any] = runs, batch: Any = batch) -> None:
             if name == "observed":
-                runs[name].fit([batch], sizes.every)
+                runs[name].fit([batch], WINDOWS * sizes.every)
                 return
-            for _ in range(sizes.every):
+            for _ in range(WINDOWS * sizes.every):
                 runs[name].step.run(batch)
 
         samples: dict[str, list[float]] = {name: [] for name in runs}
@@ -192,10 +217,13 @@ def measure_observers(sizes: Sizes) -> Figures:
                 started = time.perf_counter()
                 train(name)
                 open_device().synchronize()
-                times.append((time.perf_counter() - started) / sizes.every)
+                times.append((time.perf_counter() - started) / (WINDOWS * sizes.every))
         plain, observed = (statistics.median(samples[name]) for name in ("plain", "observed"))
         found |= {f"{network}: plain step, s": plain, f"{network}: observed step, s": observed}
         found[f"{network}: cost of observers, share"] = observed / plain - 1.0
+        structure = runs["observed"]._structure
+        for name, step in (("plain", runs["plain"].step), ("noting", structure.step), ("closing", structure.close_step)):
+            found[f"{network}: a {name} step alone, s"] = find_median(lambda step=step, batch=batch: step.run(batch), 4 * sizes.rounds)  # type: ignore[misc]
     return found
 
 
@@ -214,6 +242,10 @@ def measure_cycles(sizes: Sizes) -> Figures:
     batch = make_batch(sizes.rows, width)
     run = make_run([nn.Linear(width, 32), nn.ReLU(), nn.Linear(32, width)], batch)
     snapshot = run.snapshot()
+    run.prebuild(Widen("0", 64))
+    run.widen("0", 64)
+    run.prebuild(Prune("0", tuple(range(16))))
+    run.rollback(snapshot)
 
     def turn() -> None:
         run.widen("0", 64)
@@ -278,13 +310,18 @@ def judge_figure(value: float, compare: Callable[[float, float], bool], aim: flo
 
 def write_page(found: dict[str, Figures], facts: dict[str, Any]) -> str:
     """Return the page: the table of figures that have an aim, then all of them."""
-    lines = ["# What rewriting costs, and what it leaves as it was", "", "; ".join(f"{name} {value}" for name, value in facts.items()), ""]
+    lines = [
+        f"# What rewriting costs on {facts['device']}, and what it leaves as it was",
+        "",
+        "; ".join(f"{name} {value}" for name, value in facts.items()),
+        "",
+    ]
     lines += ["Made by `python profiles/rewrite/measure.py`. Medians, but for the widenings, which are timed once each.", ""]
     lines += ["| figure | found | aim | least | reached |", "|---|---|---|---|---|"]
     for part, name, compare, aim, least in ROWS:
         if part in found:
-            value, told = found[part][name], "-" if least is None else f"{least:g}"
-            lines.append(f"| {name} ({part}) | {value:.3g} | {aim:g} | {told} | {judge_figure(value, compare, aim, least)} |")
+            value, lowest = found[part][name], "-" if least is None else f"{least:g}"
+            lines.append(f"| {name} ({part}) | {value:.3g} | {aim:g} | {lowest} | {judge_figure(value, compare, aim, least)} |")
     for part, figures in found.items():
         lines += ["", f"{part}: " + "; ".join(f"{name} {value:.4g}" for name, value in figures.items())]
     return "\n".join(lines)
@@ -303,10 +340,13 @@ def main(args: list[str] | None = None) -> None:
     facts = {"on": datetime.now(UTC).strftime("%Y-%m-%d"), "commit": done.stdout.strip() or "unknown", "device": properties.name}
     facts |= {"driver": str(properties.driver_version), "sizes": str(sizes)}
     found: dict[str, Figures] = {}
+    heard = Heard()
+    logging.getLogger("aicf").addHandler(heard)
     for part in given.parts:
         started = time.perf_counter()
         found[part] = PARTS[part](sizes)
         print(f"{part}: measured in {time.perf_counter() - started:.1f} s", flush=True)
+        heard.tell()
         if given.page is not None:  # what is measured is kept, however this ends
             given.page.write_text(write_page(found, facts) + "\n")
             given.page.with_suffix(".json").write_text(json.dumps({"facts": facts, "found": found}, indent=1) + "\n")

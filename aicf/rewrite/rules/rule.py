@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 from aicf.rewrite.draft import Draft
@@ -30,8 +30,8 @@ class Rule(ABC):
 
     def to_data(self) -> dict[str, Any]:
         """Return the rule as a value of JSON."""
-        own = {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
-        return {"rule": type(self).__name__, **own}
+        own = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {"rule": type(self).__name__} | {key: list(value) if isinstance(value, tuple) else value for key, value in own.items()}
 
 
 def read_rule(data: Mapping[str, Any]) -> Rule:

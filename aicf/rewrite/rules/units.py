@@ -54,7 +54,7 @@ class Widen(Rule):
         counts = np.bincount(index, minlength=units.extent)
         move_units(draft, units, index, 1.0 / counts[index])
         kept = tuple(range(units.extent))
-        return Regroup(self.owner, kept, tuple(float(n) for n in counts), self.heads)
+        return Regroup(self.owner, kept, tuple(counts.astype(np.float64).tolist()), self.heads)
 
     def _draw(self, extent: int) -> NDArray[np.int64]:
         rng = np.random.Generator(np.random.Philox(key=self.seed))

@@ -15,7 +15,7 @@ from aicf import functional as F
 from aicf.opset import find_dtype
 from aicf.plan import planner
 from aicf.random import Generator
-from aicf.train import recipe
+from aicf.train import building
 from device import Device, UnavailableError
 
 RNG = np.random.default_rng(0)
@@ -143,7 +143,7 @@ def train_with_interruptions(x: Callable[[np.ndarray], Any]) -> tuple[aicf.train
 def test_copies_in_16_bits_follow_their_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
     own, losses = train_with_interruptions(lambda a: a)
     _, on_device = train_with_interruptions(lambda a: Tensor(a, backend="cuda"))
-    monkeypatch.setattr(recipe, "PASSES", [each for each in recipe.PASSES if each.name != "keep copies"])
+    monkeypatch.setattr(building, "PASSES", [each for each in building.PASSES if each.name != "keep copies"])
     monkeypatch.setattr(planner, "find_intake", lambda graph: {})
     casting, expected = train_with_interruptions(lambda a: a)
     # The same bits as of a plan that casts weights and input in every run, by two launches more.

@@ -19,7 +19,7 @@ from aicf.opset import Attrs, Type, find_op
 from aicf.passes import PASSES, Context, run_passes
 from aicf.passes.context import Choice, Training, Updates
 from aicf.passes.transposes import count_copies
-from aicf.train import recipe
+from aicf.train import building
 from tests.aicf.framework.random_graphs import make_values
 
 RNG = np.random.default_rng(0)
@@ -173,7 +173,7 @@ def test_a_step_loses_its_needless_transposes_forward_and_backward(device: objec
 
 def test_without_these_passes_the_same_step_copies(device: object, monkeypatch: pytest.MonkeyPatch) -> None:
     left = tuple(each for each in PASSES if each.name not in ("choose layouts", "drop transposes"))
-    monkeypatch.setattr(recipe, "PASSES", left)
+    monkeypatch.setattr(building, "PASSES", left)
     launches = [s.op for s in compile_it("cuda").plan.steps]
     assert len([op for op in launches if op in COPYING]) >= 4  # what the test above would find
 

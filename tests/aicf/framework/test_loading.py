@@ -41,7 +41,8 @@ step = aicf.load(sys.argv[1])
 rng = np.random.default_rng(4)
 x, y = rng.normal(size=(8, 16)).astype(np.float32), np.arange(8) % 4
 losses = [step(x, y).item() for _ in range(3)]
-makers = ("aicf.passes", "aicf.frontends", "aicf.train.compiling", "aicf.train.recipe", "aicf.train.step_recipe", "aicf.runtime.chooser")
+train = tuple(f"aicf.train.{name}" for name in ("building", "compiling", "recipe", "step_recipe"))
+makers = ("aicf.passes", "aicf.frontends", *train, "aicf.runtime.chooser")
 made = [name for name in sys.modules if name.startswith(makers)]
 print(json.dumps({"losses": losses, "made": made, "seconds": time.perf_counter() - begin}))
 """

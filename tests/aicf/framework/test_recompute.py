@@ -18,8 +18,8 @@ from aicf.opset import Type
 from aicf.passes import PASSES, Context, run_passes
 from aicf.passes.context import Budget, Training
 from aicf.plan import make_plan
+from aicf.train.building import find_footprint
 from aicf.train.program import Step
-from aicf.train.recipe import find_footprint
 from device import Device
 from tests.aicf.framework.random_graphs import UNARY
 from tests.aicf.framework.test_passes import descend, evaluate

@@ -14,6 +14,7 @@ from aicf.data import DataLoader
 from aicf.errors import StateError
 from aicf.registry import KernelHandle
 from aicf.rewrite import Freeze, Prune, RewriteError, Run, Together, Widen, read_rule
+from aicf.train import building
 from device import Device
 from device.memory import RuntimeArray
 from device.runtime import RuntimeDevice
@@ -183,6 +184,8 @@ def test_no_state_goes_through_the_host_and_kernels_are_compiled_ahead(
     step, asked = run.step, KernelHandle.is_built.fget
     assert asked is not None and run.prebuild(Widen("0", 48)) == ()
     monkeypatch.setattr(KernelHandle, "is_built", property(lambda handle: handle.chain is None and asked(handle)))
+    monkeypatch.setattr(KernelHandle, "is_loaded", property(lambda handle: False))
+    building.forget()
     run.compiles = False
     with pytest.raises(RewriteError, match=r"needs kernels that Run\.prebuild compiles ahead: .*elementwise/chain__"):
         run.widen("0", 48)

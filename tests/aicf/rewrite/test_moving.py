@@ -31,7 +31,7 @@ def test_a_device_moves_units_with_the_bits_of_the_host(
 ) -> None:
     values, mapping = RNG.normal(size=shape).astype(np.float32), draw_map(shape, dim, units)
     held = Tensor(values, backend="cuda")
-    moving.take_units(held, mapping, mapping.scale_p)  # whatever is not in the cache is built
+    moving.Mover(mapping).take(held, mapping.scale_p)  # whatever is not in the cache is built
 
     def refuse(*args: Any) -> None:
         raise AssertionError("values went to the host")
@@ -40,7 +40,7 @@ def test_a_device_moves_units_with_the_bits_of_the_host(
     for factors in (None, mapping.scale_p):
         with monkeypatch.context() as patch:
             patch.setattr(CudaBackend, "to_host", refuse)
-            made = moving.take_units(held, mapping, factors)
+            made = moving.Mover(mapping).take(held, factors)
         assert made.backend.name == "cuda"
         expected = moving.take(values, mapping, factors)
         assert made.shape == expected.shape and made.numpy().tobytes() == expected.tobytes()
@@ -50,7 +50,7 @@ def test_a_device_moves_units_with_the_bits_of_the_host(
 @pytest.mark.parametrize("dtype", ["float64", "float16"])
 def test_what_no_kernel_moves_goes_through_the_host(device: Device, dtype: str) -> None:
     values, mapping = RNG.normal(size=(4, 6)).astype(dtype), draw_map((4, 6), 1, 9)
-    made = moving.take_units(Tensor(values, backend="cuda"), mapping, mapping.scale_p)
+    made = moving.Mover(mapping).take(Tensor(values, backend="cuda"), mapping.scale_p)
     assert made.backend.name == "numpy" and made.numpy().tobytes() == moving.take(values, mapping, mapping.scale_p).tobytes()
 
 
@@ -60,9 +60,9 @@ def test_without_kernels_in_the_cache_it_goes_through_the_host_and_says_so(
     def refuse(*args: Any, **kwargs: Any) -> None:
         raise NotBuiltError("embedding/x is not in the cache")
 
-    monkeypatch.setattr(moving, "_take_there", refuse)
+    monkeypatch.setattr(moving.Mover, "_take_there", refuse)
     values, mapping = RNG.normal(size=(4, 6)).astype(np.float32), draw_map((4, 6), 0, 9)
-    made = moving.take_units(Tensor(values, backend="cuda"), mapping, None)
+    made = moving.Mover(mapping).take(Tensor(values, backend="cuda"), None)
     np.testing.assert_array_equal(made.numpy(), moving.take(values, mapping, None))
     assert "w goes through host memory: embedding/x is not in the cache" in caplog.text
 
@@ -75,3 +75,19 @@ def test_the_compiler_is_barred_in_a_block_only(tmp_path: Any) -> None:
         find_or_build(tmp_path / "x", Kernel(), lambda *_: None)  # type: ignore[arg-type]
     with pytest.raises(AttributeError, match=r"flags|manifest|source"):  # the compiler is asked, and the stand-in has nothing to compile
         find_or_build(tmp_path / "x", Kernel(), lambda *_: None)  # type: ignore[arg-type]
+
+
+def test_indices_and_factors_of_a_map_are_brought_to_the_device_once(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    brought: list[int] = []
+    bring = CudaBackend.from_host
+
+    def note(backend: CudaBackend, values: Any) -> Any:
+        brought.append(values.nbytes)
+        return bring(backend, values)
+
+    held, mapping = Tensor(RNG.normal(size=(12, 20)).astype(np.float32), backend="cuda"), draw_map((12, 20), 0, 31)
+    mover = moving.Mover(mapping)
+    monkeypatch.setattr(CudaBackend, "from_host", note)
+    for _ in range(3):
+        mover.take(held, None)
+    assert brought == [31 * 8]

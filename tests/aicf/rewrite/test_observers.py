@@ -20,10 +20,14 @@ from aicf.plan import Plan
 from aicf.rewrite import Judge, Log, Policy, Proposal, Prune, Run, Widen, policies, replay_decisions
 from aicf.rewrite.log import Decision, Observation, Refused, Rewritten, RolledBack, Shapes, Statistics
 from aicf.rewrite.observers import Watch
+from aicf.train import building
+from aicf.train.program import Step
 from aicf.train.recipe import Options
 from aicf.train.step_recipe import StepRecipe
 from contract.building import list_compiled
 from device import Device
+from device.memory import RuntimeArray
+from device.runtime import RuntimeDevice
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(64, 16)).astype(np.float32)
@@ -208,6 +212,83 @@ def test_on_the_device_a_window_is_read_at_its_end_and_replay_goes_on(device: De
         np.testing.assert_allclose(list(one.update_ratios.values()), list(two.update_ratios.values()), rtol=2e-2)
         np.testing.assert_allclose(list(one.variances.values()), list(two.variances.values()), rtol=1e-3)
     assert runs[0].step.verify_replay(2)
+
+
+@pytest.mark.parametrize("backend", ["numpy", "cuda"])
+def test_a_window_is_read_behind_the_next_step_where_nobody_decides(device: Device, monkeypatch: pytest.MonkeyPatch, backend: str) -> None:
+    happened: list[str] = []
+    run_step, read = Step.run, Log.add
+
+    def note_step(step: Step, batch: Any) -> Any:
+        happened.append("step")
+        return run_step(step, batch)
+
+    def note_entry(log: Log, entry: Any) -> None:
+        happened.append(entry.kind)
+        read(log, entry)
+
+    batches, window = [(X[i : i + 16], Y[i : i + 16]) for i in range(0, 64, 16)], ["observation", "observation", "statistics"]
+    logs = []
+    for policy, expected in (
+        (None, ["step", "step", "step", *window, "step", "step", *window, "observation"]),
+        (lambda log: [], ["step", "step", *window, "step", "step", *window, "step", "observation"]),
+    ):
+        run = Run(make_step(backend), policy, every=2)
+        run.fit(batches, 2)
+        with monkeypatch.context() as replaced:
+            replaced.setattr(Step, "run", note_step)
+            replaced.setattr(Log, "add", note_entry)
+            happened.clear()
+            assert len(run.fit(batches, 5)) == 5
+            assert happened == expected
+        assert all(s.seconds_per_step > 0.0 for s in run.log.find_all(Statistics))
+        logs.append([replace(e, seconds_per_step=0.0) if isinstance(e, Statistics) else e for e in run.log])
+    assert logs[0] == logs[1]
+
+
+def test_a_rewrite_that_was_built_ahead_plans_nothing_nor_does_the_next_like_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    planned: list[str] = []
+    make = building.make_plan
+
+    def note(graph: Any, *args: Any) -> Plan:
+        planned.append(graph.name)
+        return make(graph, *args)
+
+    monkeypatch.setattr(building, "make_plan", note)
+    building.forget()
+    run, batches = Run(make_step(), every=2), [(X[:16], Y[:16])]
+    run.fit(batches, 3)
+    snapshot, count = run.snapshot(), len(planned)
+    run.prebuild(Widen("0", 12))
+    assert len(planned) == count + 2  # the step, and the one that closes a window
+    for _ in range(2):
+        run.rollback(snapshot)
+        run.widen("0", 12)
+        assert len(run.fit(batches, 4)) == 4
+    assert len(planned) == count + 2
+    run.widen("0", 13)
+    assert len(planned) == count + 3
+
+
+def test_a_snapshot_on_the_device_waits_for_nothing_and_its_memory_is_used_again(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Run(make_step("cuda"))
+    run.step.run((X[:16], Y[:16]))
+
+    def refuse(*args: Any) -> None:
+        raise AssertionError("a snapshot waited for the device")
+
+    with monkeypatch.context() as replaced:
+        for owner, name in ((RuntimeArray, "copy_to_host"), (RuntimeDevice, "synchronize")):
+            replaced.setattr(owner, name, refuse)
+        snapshot = run.snapshot()
+        place = snapshot.frame.state.queued_address
+        del snapshot
+        again = run.snapshot()
+    assert again.frame.state.queued_address == place
+    states = run.step.state_dict()
+    run.step.run((X[:16], Y[:16]))
+    run.rollback(again)
+    assert all(np.array_equal(states[k], v) for k, v in run.step.state_dict().items())
 
 
 @pytest.mark.slow  # kernels of a second width are compiled
