@@ -1,10 +1,11 @@
 // Tiles of the table, rows by columns: a block looks through all indices, keeps those that point to its rows, sorts them by row and place,
 // and adds up. One launch, no workspace.
 //
-// What was kept, sorted, is shared out evenly to the block's groups of threads, so that a row that many indices point to keeps all of them
-// busy. A group adds rows up in the order of their places; a row that reaches into other groups' shares is put together from partial sums,
-// in their order. Where more indices point to the rows than the block can keep, it takes half as many rows at a time; a single row of which
-// that is true is added up by slabs of indices.
+// What was kept, sorted, is shared out evenly to groups of threads, so that a row that many indices point to keeps all of them busy. A
+// group adds rows up in the order of their places; a row that reaches into other groups' shares is put together from partial sums, in their
+// order. Where a tile has few keys and many columns, groups are divided into teams, each of which takes other columns. Where more indices
+// point to the rows than the block can keep, it takes half as many rows at a time. A single row needs no sort: its keys are kept in the
+// order of the threads that find them, which is always the same, by slabs where they are many.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +43,7 @@ struct Kept {
     int* count;
 };
 
-// The rows of a thread's kLookAhead indices from `begin` on, in the tile; another one's, or no index, is not below `num_rows`.
+// A thread's kLookAhead indices of those from `begin` on; -1 stands for one beyond the last.
 template <class Index, int kThreads>
 struct Look {
     static constexpr int kAccess = 16 / static_cast<int>(sizeof(Index));
@@ -50,12 +51,10 @@ struct Look {
     std::int32_t begin;
     bool is_aligned;
 
-    __device__ __forceinline__ std::int32_t find_place(int u) const {
-        const int rank = static_cast<int>(threadIdx.x);
-        return begin + (is_aligned ? (u / kAccess * kThreads + rank) * kAccess + u % kAccess : u * kThreads + rank);
-    }
-
-    __device__ __forceinline__ void load(const Index* indices, std::int32_t end) {
+    __device__ __forceinline__ Look(const EmbeddingBackwardParams& p, std::int32_t begin, bool is_aligned, bool counts)
+        : begin(begin), is_aligned(is_aligned) {
+        const auto* const indices = static_cast<const Index*>(p.indices);
+        const auto end = static_cast<std::int32_t>(p.count);
 #pragma unroll
         for (int u = 0; u < kLookAhead; u += kAccess) {
             if (is_aligned && find_place(u) + kAccess <= end) {
@@ -65,6 +64,16 @@ struct Look {
                 for (int e = u; e < u + kAccess; ++e) found[e] = find_place(e) < end ? indices[find_place(e)] : Index{-1};
             }
         }
+        if (!counts) return;
+#pragma unroll
+        for (int u = 0; u < kLookAhead; ++u) {
+            if (find_place(u) < end) check_index(found[u], p.vocabulary, true, p.status);
+        }
+    }
+
+    __device__ __forceinline__ std::int32_t find_place(int u) const {
+        const int rank = static_cast<int>(threadIdx.x);
+        return begin + (is_aligned ? (u / kAccess * kThreads + rank) * kAccess + u % kAccess : u * kThreads + rank);
     }
 
     // Bit u is set where index u points to one of the rows.
@@ -78,42 +87,70 @@ struct Look {
         }
         return hits;
     }
+
+    // Keys of the hits, from `at` on.
+    __device__ __forceinline__ void keep(const Kept& kept, unsigned hits, int at) const {
+#pragma unroll
+        for (int u = 0; u < kLookAhead; ++u) {
+            if ((hits >> u & 1u) == 0) continue;
+            const auto row = static_cast<std::uint32_t>(found[u] - static_cast<Index>(kept.first));
+            if (at < kMostKept) kept.keys[at] = row << kPlaceBits | static_cast<std::uint32_t>(find_place(u));
+            ++at;
+        }
+    }
 };
 
-// Looks through kThreads * kLookAhead indices from `begin` on, not beyond the last.
+// What the warp's lanes found: `own` of the lane, `total` of all, and `before` of the lanes in front of it.
+struct Found {
+    int own, before, total;
+
+    explicit __device__ __forceinline__ Found(unsigned hits) {
+        own = __popc(hits);
+        const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
+        int last = own;
+#pragma unroll
+        for (int offset = 1; offset < kWarpSize; offset *= 2) {
+            const int other = __shfl_up_sync(kFullMask, last, offset);
+            last += lane >= offset ? other : 0;
+        }
+        before = last - own;
+        total = __shfl_sync(kFullMask, last, kWarpSize - 1);
+    }
+};
+
+// Looks through kThreads * kLookAhead indices from `begin` on, not beyond the last; keys lie in no order.
 template <class Index, int kThreads>
 __device__ __forceinline__ void look_through(const Kept& kept, const EmbeddingBackwardParams& p, std::int32_t begin, bool is_aligned,
                                              bool counts) {
-    const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
-    const auto end = static_cast<std::int32_t>(p.count);
-    Look<Index, kThreads> look{{}, begin, is_aligned};
-    look.load(static_cast<const Index*>(p.indices), end);
-    if (counts) {
-#pragma unroll
-        for (int u = 0; u < kLookAhead; ++u) {
-            if (look.find_place(u) < end) check_index(look.found[u], p.vocabulary, true, p.status);
-        }
-    }
+    const Look<Index, kThreads> look(p, begin, is_aligned, counts);
     const unsigned hits = look.find_hits(kept);
     if (!__any_sync(kFullMask, hits != 0)) return;
-    // The warp's hits lie next to each other, behind one addition.
-    const int own = __popc(hits);
-    int last = own;
-#pragma unroll
-    for (int offset = 1; offset < kWarpSize; offset *= 2) {
-        const int before = __shfl_up_sync(kFullMask, last, offset);
-        last += lane >= offset ? before : 0;
-    }
+    const Found found(hits);
     int base = 0;
-    if (lane == kWarpSize - 1) base = atomicAdd(kept.count, last);
-    int at = __shfl_sync(kFullMask, base, kWarpSize - 1) + last - own;
+    if (threadIdx.x % kWarpSize == 0) base = atomicAdd(kept.count, found.total);
+    look.keep(kept, hits, __shfl_sync(kFullMask, base, 0) + found.before);
+}
+
+// The same, with keys in the order of the threads behind the `num_kept` that are there; returns how many there are then. `totals` holds a
+// number per warp, and is another one in the next call: a barrier later it is free again.
+template <class Index, int kThreads>
+__device__ __forceinline__ int look_in_order(const Kept& kept, const EmbeddingBackwardParams& p, std::int32_t begin, bool is_aligned,
+                                             bool counts, int num_kept, int* totals) {
+    constexpr int kWarps = kThreads / kWarpSize;
+    const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
+    const Look<Index, kThreads> look(p, begin, is_aligned, counts);
+    const unsigned hits = look.find_hits(kept);
+    const Found found(hits);
+    if (threadIdx.x % kWarpSize == 0) totals[warp] = found.total;
+    __syncthreads();
+    int at = num_kept + found.before;
 #pragma unroll
-    for (int u = 0; u < kLookAhead; ++u) {
-        if ((hits >> u & 1u) == 0) continue;
-        const auto row = static_cast<std::uint32_t>(look.found[u] - static_cast<Index>(kept.first));
-        if (at < kMostKept) kept.keys[at] = row << kPlaceBits | static_cast<std::uint32_t>(look.find_place(u));
-        ++at;
+    for (int other = 0; other < kWarps; ++other) {
+        at += other < warp ? totals[other] : 0;
+        num_kept += totals[other];
     }
+    look.keep(kept, hits, at);
+    return num_kept;
 }
 
 // Sorts keys, which are different from each other (Batcher, "Sorting networks and their applications", AFIPS 1968: the bitonic sorter).
@@ -170,7 +207,7 @@ __device__ __forceinline__ void add_kept(Pack<Element>& sum, const float (&terms
     for (int e = 0; e < kPackElems<Element>; ++e) sum.values[e] += terms[e];
 }
 
-// One block's tile.
+// A team's columns of a tile; the team shares out the keys among its groups.
 template <class Element, class Index, int kGroup, int kGroups>
 struct Tile {
     static constexpr int kThreads = kGroup * kGroups, kElems = kPackElems<Element>, kColumns = kGroup * kElems;
@@ -179,7 +216,7 @@ struct Tile {
     const EmbeddingBackwardParams& p;
     std::int32_t column;
     RowSpan<Element, kGroup, kElems> span;
-    int group;
+    int group, groups;  // in the team
     TileSums<Element, kThreads>& sums;
 
     __device__ Pack<Element> load(std::uint32_t key) const {
@@ -220,7 +257,7 @@ struct Tile {
 
     // Rows from `first` on, by their sorted keys.
     __device__ __forceinline__ void write_rows(const std::uint32_t* keys, int count, std::int64_t first) const {
-        const int share = (count + kGroups - 1) / kGroups;
+        const int share = (count + groups - 1) / groups;
         const int begin = min(group * share, count), end = min(begin + share, count);
         const auto continues = [&](int at) { return at > 0 && at < count && row_of(keys[at - 1]) == row_of(keys[at]); };
         bool is_first = begin < end && continues(begin);
@@ -244,8 +281,8 @@ struct Tile {
         if (is_first || !goes_on) return;
         Pack<Element> whole = {};
         add_kept(whole, sums.last[threadIdx.x]);
-        for (int other = group + 1, stop = end; continues(stop); ++other) {
-            add_kept(whole, sums.first[other * kGroup + span.rank]);
+        for (int other = 1, stop = end; continues(stop); ++other) {
+            add_kept(whole, sums.first[threadIdx.x + other * kGroup]);
             const int row = row_of(keys[stop]);
             stop = min(stop + share, count);
             if (row_of(keys[stop - 1]) != row) break;
@@ -253,14 +290,19 @@ struct Tile {
         store(first + row_of(keys[end - 1]), whole);
     }
 
-    // Adds a slab of one row to what the first group has of it.
+    // Adds keys of one row to what the team's first group has of it.
     __device__ __forceinline__ void add_slab(Pack<Element>& whole, const std::uint32_t* keys, int count) const {
-        const int share = (count + kGroups - 1) / kGroups;
+        const int share = (count + groups - 1) / groups;
         const int begin = min(group * share, count), end = min(begin + share, count);
-        keep_pack<Element>(sums.first[threadIdx.x], add_up(keys, begin, end, [](int, const Pack<Element>&) {}));
-        __syncthreads();
-        if (group > 0) return;
-        for (int other = 0; other < kGroups; ++other) add_kept(whole, sums.first[other * kGroup + span.rank]);
+        float (&own)[kElems] = sums.first[threadIdx.x];
+        keep_pack<Element>(own, add_up(keys, begin, end, [](int, const Pack<Element>&) {}));
+        for (int step = groups / 2; step > 0; step /= 2) {
+            __syncthreads();
+            if (group >= step) continue;
+#pragma unroll
+            for (int e = 0; e < kElems; ++e) own[e] += sums.first[threadIdx.x + step * kGroup][e];
+        }
+        if (group == 0) add_kept(whole, own);
     }
 };
 
@@ -271,73 +313,95 @@ __global__ void __launch_bounds__(kGroup* kGroups, 1024 / (kGroup * kGroups))
     constexpr int kThreads = OneTile::kThreads, kLook = kThreads * kLookAhead;
     extern __shared__ __align__(16) std::uint32_t keys[];  // [kMostKept], and behind them the partial sums
     __shared__ unsigned occupied[kMostTileRows / 32];
-    __shared__ int count;
+    __shared__ int count, totals[2][kThreads / kWarpSize];
     const int rank = static_cast<int>(threadIdx.x), group = rank / kGroup;
     const auto column_tiles = static_cast<unsigned>(share.column_tiles);
     const std::int32_t first_column = static_cast<std::int32_t>(blockIdx.x % column_tiles) * share.columns;
     const std::int32_t end_column = min(static_cast<std::int32_t>(p.width), first_column + share.columns);
     auto& sums = *reinterpret_cast<TileSums<Element, kThreads>*>(keys + kMostKept);
-    // Calls visit(part of the tile) for each group of columns; what one of them leaves in `sums` is read before the next.
-    const auto visit_columns = [&](const auto& visit) {
-        for (std::int32_t column = first_column; column < end_column; column += OneTile::kColumns) {
-            const RowSpan<Element, kGroup, OneTile::kElems> span{min(end_column - column, OneTile::kColumns), rank % kGroup,
-                                                                 share.is_packed};
-            visit(OneTile{p, column, span, group, sums});
+    // Calls visit(columns of the tile) in all threads until each of its columns was a team's. What is left in `sums` is read before the
+    // next.
+    const auto visit_columns = [&](int num_keys, const auto& visit) {
+        constexpr int kLeastKeys = 4;  // that are worth another group
+        const int parts = (end_column - first_column - 1) / OneTile::kColumns + 1;
+        int groups = kGroups;
+        while (groups > 1 && groups / 2 * kLeastKeys >= num_keys && kGroups / groups < parts) groups /= 2;
+        for (int part = group / groups, round = 0; round < parts; part += kGroups / groups, round += kGroups / groups) {
+            const std::int32_t column = first_column + part * OneTile::kColumns;
+            const int width = part < parts ? min(end_column - column, OneTile::kColumns) : 0;
+            const RowSpan<Element, kGroup, OneTile::kElems> span{width, rank % kGroup, share.is_packed};
+            visit(OneTile{p, column, span, group % groups, groups, sums});
             __syncthreads();
         }
     };
     const std::int64_t begin = blockIdx.x / column_tiles * share.rows;
     const std::int64_t end = begin + share.rows < p.vocabulary ? begin + share.rows : p.vocabulary;
-    const auto clear = [&] {
-        __syncthreads();
-        for (int i = rank; i < kMostTileRows / 32; i += kThreads) occupied[i] = 0;
-        if (rank == 0) count = 0;
-        __syncthreads();
-    };
     bool counts = blockIdx.x == 0;  // wrong indices, once
     Kept kept = {begin, static_cast<int>(end - begin), keys, &count};
     const auto count_all = static_cast<std::int32_t>(p.count);
-    while (kept.first < end) {
-        clear();
-        // Each block begins elsewhere: together they bring all indices into the cache, and do not crowd there.
-        const std::int32_t looks = (count_all - 1) / kLook + 1, first_look = static_cast<std::int32_t>(blockIdx.x % looks);
-        for (std::int32_t i = 0, look = first_look; i < looks; ++i, look = look + 1 < looks ? look + 1 : 0) {
-            look_through<Index, kThreads>(kept, p, look * kLook, share.has_aligned_indices, counts);
-        }
-        counts = false;
-        __syncthreads();
-        const int num_kept = count;
-        if (num_kept > kMostKept && kept.num_rows > 1) {
-            kept.num_rows = (kept.num_rows + 1) / 2;
-            continue;
-        }
-        if (num_kept > kMostKept) {
-            visit_columns([&](const OneTile& tile) {
-                Pack<Element> whole = {};
-                clear();
-                for (std::int32_t at = 0; at < count_all; at += kLook) {
-                    look_through<Index, kThreads>(kept, p, at, share.has_aligned_indices, false);
+
+    const auto add_row = [&] {
+        int num_looks = 0;
+        // Keeps as many keys as there is room for, of the indices from `at` on.
+        const auto keep_slab = [&](std::int32_t& at) {
+            int num_kept = 0;
+            do {
+                num_kept =
+                    look_in_order<Index, kThreads>(kept, p, at, share.has_aligned_indices, counts, num_kept, totals[num_looks++ % 2]);
+                at += kLook;
+            } while (at < count_all && num_kept <= kMostKept - kLook);
+            __syncthreads();
+            return num_kept;
+        };
+        const bool is_one_slab = count_all <= kMostKept;
+        std::int32_t at = 0;
+        const int num_kept = is_one_slab ? keep_slab(at) : kMostKept;
+        visit_columns(num_kept, [&](const OneTile& tile) {
+            Pack<Element> whole = {};
+            if (is_one_slab) {
+                tile.add_slab(whole, keys, num_kept);
+            } else {
+                for (at = 0; at < count_all;) {
+                    tile.add_slab(whole, keys, keep_slab(at));
                     __syncthreads();
-                    const int in_slab = count;
-                    __syncthreads();  // all have read it, before it goes on
-                    if (in_slab <= kMostKept - kLook && at < count_all - kLook) continue;
-                    sort_keys<kThreads>(keys, in_slab);
-                    tile.add_slab(whole, keys, in_slab);
-                    clear();
                 }
-                if (group == 0) tile.store(kept.first, whole);
-            });
+                counts = false;
+            }
+            if (tile.group == 0) tile.store(kept.first, whole);
+        });
+    };
+
+    while (kept.first < end) {
+        if (kept.num_rows == 1) {
+            add_row();
         } else {
+            __syncthreads();
+            for (int i = rank; i < kMostTileRows / 32; i += kThreads) occupied[i] = 0;
+            if (rank == 0) count = 0;
+            __syncthreads();
+            // Each block begins elsewhere: together they bring all indices into the cache, and do not crowd there.
+            const std::int32_t looks = (count_all - 1) / kLook + 1, first_look = static_cast<std::int32_t>(blockIdx.x % looks);
+            for (std::int32_t i = 0, look = first_look; i < looks; ++i, look = look + 1 < looks ? look + 1 : 0) {
+                look_through<Index, kThreads>(kept, p, look * kLook, share.has_aligned_indices, counts);
+            }
+            __syncthreads();
+            const int num_kept = count;
+            if (num_kept > kMostKept) {
+                counts = false;
+                kept.num_rows = (kept.num_rows + 1) / 2;
+                continue;
+            }
             sort_keys<kThreads>(keys, num_kept);
             for (int i = rank; i < num_kept; i += kThreads) atomicOr(&occupied[row_of(keys[i]) / 32], 1u << row_of(keys[i]) % 32);
             __syncthreads();
-            visit_columns([&](const OneTile& tile) {
-                for (int row = group; row < kept.num_rows; row += kGroups) {
+            visit_columns(num_kept, [&](const OneTile& tile) {
+                for (int row = tile.group; row < kept.num_rows; row += tile.groups) {
                     if ((occupied[row / 32] >> row % 32 & 1u) == 0) tile.store(kept.first + row, {});
                 }
                 tile.write_rows(keys, num_kept, kept.first);
             });
         }
+        counts = false;
         kept.first += kept.num_rows;
         if (end - kept.first < kept.num_rows) kept.num_rows = static_cast<int>(end - kept.first);
     }
