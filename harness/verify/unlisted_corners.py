@@ -14,8 +14,8 @@ from harness.spec import Op, Problem
 from harness.verify.unlisted import find_unit, list_kinds, make_generator, settle_sizes
 
 # Rows of some length, of several blocks and vectors; other sizes are small, so that the whole stays cheap.
-_LONG = (129, 640)
-_SHORT = (9, 40)
+_LONG = (129, 384)
+_SHORT = (9, 24)
 _EQUAL = (17, 200)
 _STEP = 8  # what is asked of rows is often asked of sizes
 _MAX_TRIES = 8
