@@ -120,7 +120,7 @@ class Verifier:
 
     def _find_obstacle(self, step: Step) -> str:
         """Return why no part of a large problem's outputs can be judged here, or ""."""
-        if is_affordable(self.op, step.problem, is_chosen=step.whole):
+        if is_affordable(self.op, step.problem, is_chosen=step.whole, is_search=bool(step.distributions)):
             return ""
         restrictions = list_restrictions(self.op, step.problem, 1)
         if not restrictions:

@@ -81,7 +81,8 @@ class SampledRun:
                 reason = error
         if (judged == outputs and not self.whole) or self.tally.faults:
             return
-        if is_affordable(self.op, self.problem, is_chosen=self.whole or judged == outputs):
+        is_search = self.distribution != "normal"
+        if is_affordable(self.op, self.problem, is_chosen=self.whole or judged == outputs, is_search=is_search):
             try:
                 self._judge_whole()
                 return
