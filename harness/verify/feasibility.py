@@ -23,9 +23,9 @@ _MAX_WHOLE_BYTES = 512 * MAX_INSTRUCTIONS / 5
 MAX_WHOLE_INSTRUCTIONS = 50_000_000
 # Warps of a launch that is run whole: even those that do next to nothing take a microsecond each.
 _MAX_WHOLE_WARPS = 2**19
-# ... and what it may move where its size is chosen for that, or all of its outputs have been judged in part.
-_MOST_CHOSEN_BYTES = 8e6
-_MOST_WHOLE_BYTES = 2e7
+# ... and what it may move where all of its outputs have been judged in part.
+_MOST_REPEATED_BYTES = 8e6
+_MOST_WHOLE_BYTES = 3.2e7
 # A search through more elements than fp32 can number.
 _MOST_SEARCHED_BYTES = 7e7
 _MOST_WHOLE_FLOPS = 1e9
@@ -97,14 +97,14 @@ def count_warps(launched: Graph) -> int:
     return sum(math.prod(node.grid) * -(-math.prod(node.block) // _WARP) for node in launched.kernel_nodes)
 
 
-def is_affordable(op: Op, problem: Problem, *, is_chosen: bool = False, is_search: bool = False) -> bool:
+def is_affordable(op: Op, problem: Problem, *, is_judged: bool = False, is_search: bool = False) -> bool:
     """Return whether a large problem may be run and judged whole: its work is little, and so are its tensors, moved or not.
 
-    ``is_chosen``: its size is chosen for that, or all of its outputs have been judged in part; ``is_search``: for a place far away.
+    ``is_judged``: all of its outputs have been judged in part; ``is_search``: it is a search for a place far away.
     """
     cost, most = op.cost(problem), _MOST_WHOLE_BYTES
-    if is_chosen or is_search:
-        most = _MOST_SEARCHED_BYTES if is_search else _MOST_CHOSEN_BYTES
+    if is_judged or is_search:
+        most = _MOST_SEARCHED_BYTES if is_search else _MOST_REPEATED_BYTES
     if max(cost.bytes_moved, _find_span_bytes(op, problem)) > most or cost.flops > _MOST_WHOLE_FLOPS:
         return False
     arrays = [each for each in plan_arguments(op, problem).values() if isinstance(each, DeviceArray)]

@@ -29,7 +29,7 @@ from harness.verify.repeating import shrink
 from harness.verify.schedules import make_schedules
 
 # Raised by one when the protocol or its thresholds change, so that earlier verdicts are not taken for current ones.
-VERIFY_VERSION = 5
+VERIFY_VERSION = 6
 
 
 class Verifier:
@@ -120,7 +120,7 @@ class Verifier:
 
     def _find_obstacle(self, step: Step) -> str:
         """Return why no part of a large problem's outputs can be judged here, or ""."""
-        if is_affordable(self.op, step.problem, is_chosen=step.whole, is_search=bool(step.distributions)):
+        if is_affordable(self.op, step.problem, is_search=bool(step.distributions)):
             return ""
         restrictions = list_restrictions(self.op, step.problem, 1)
         if not restrictions:

@@ -82,7 +82,7 @@ class SampledRun:
         if (judged == outputs and not self.whole) or self.tally.faults:
             return
         is_search = self.distribution != "normal"
-        if is_affordable(self.op, self.problem, is_chosen=self.whole or judged == outputs, is_search=is_search):
+        if is_affordable(self.op, self.problem, is_judged=judged == outputs, is_search=is_search):
             try:
                 self._judge_whole()
                 return

@@ -34,9 +34,9 @@ class LargeProblems:
     """Problems as large as the op's bench problems, of which a part is run and judged. Of some there are several groups.
 
     ``stretched`` has one for each size (of many, for some in turn) and each way in which it alone is as large as any that is benched,
-    ``beyond`` those in which it is larger. ``bench`` are the bench problems themselves, ``distant`` those with row strides beyond indices of 32 bits, ``vast`` and ``odd``
-    those with more elements than such indices can tell apart, in rows of whole accesses of 16 bytes and others. ``searches`` are those
-    whose results are places beyond the whole numbers of fp32, the smaller ones first.
+    ``beyond`` those in which it is larger. ``bench`` are the bench problems themselves, ``distant`` those with row strides beyond indices
+    of 32 bits, ``vast`` and ``odd`` those with more elements than such indices can tell apart, in rows of whole accesses of 16 bytes and
+    others. ``searches`` are those whose results are places beyond the whole numbers of fp32, the smaller ones first.
     """
 
     stretched: list[list[Problem]]
@@ -108,7 +108,7 @@ def _deal_names(deck: Deck, most: Mapping[str, int]) -> list[str]:
 
 
 class _Way(Enum):
-    """How large a size is: as the largest that is benched, a power of two on the way there, larger, or one in which 16 bits overflow twice."""
+    """How large a size is: as the largest that is benched, a power of two on the way there, larger, or over twice 2^16."""
 
     MOST = auto()
     POWER = auto()

@@ -169,10 +169,10 @@ def test_a_launch_of_too_many_warps_is_not_run_whole() -> None:
         require_few_warps(count((2**18, 1, 1), (64, 1, 1)))
 
 
-def test_what_is_chosen_to_be_run_whole_is_smaller_than_what_can_only_be_judged_whole_and_than_a_search() -> None:
+def test_what_is_judged_in_part_is_run_whole_if_it_is_smaller_than_what_can_only_be_judged_whole() -> None:
     def list_ways(megabytes: int) -> list[bool]:
         problem = Problem({"rows": megabytes * 64, "columns": 2048})  # read and written
-        return [is_affordable(OP, problem, is_chosen=c, is_search=s) for c, s in ((True, False), (False, False), (False, True))]
+        return [is_affordable(OP, problem, is_judged=j, is_search=s) for j, s in ((True, False), (False, False), (False, True))]
 
     assert list_ways(4) == [True, True, True]
     assert list_ways(16) == [False, True, True]
@@ -186,7 +186,9 @@ def test_a_restriction_of_an_array_of_zero_strides_copies_what_is_left(name: str
     op = find_op(name).op
     problem = op.problems[0] if name == "sdpa" else replace(op.problems[0], sizes=dict(op.problems[0].sizes) | {"d": 1 << 40})
     tensors = [t for t in op.inputs if t.present(problem)]
-    wide = {t.name: np.broadcast_to(np.int8(0), [1 << 40 if i == axis else 2 for i in range(len(t.resolve_shape(problem)))]) for t in tensors}
+    wide = {
+        t.name: np.broadcast_to(np.int8(0), [1 << 40 if i == axis else 2 for i in range(len(t.resolve_shape(problem)))]) for t in tensors
+    }
     assert op.sampling is not None
     cut, _ = op.sampling.restrict(wide, problem, axis if name == "sdpa" else 0, np.arange(3))
     assert {cut[t.name].shape[axis] for t in tensors if len(wide[t.name].shape) > axis} == {3}
