@@ -180,7 +180,7 @@ class Allocation:
 
         What is no element lies in no part.
         """
-        offsets = np.zeros((), np.int64)
+        offsets: NDArray[np.int64] = np.zeros((), np.int64)
         for axis in self._memory_order:
             offsets = offsets[..., np.newaxis] + grid[axis] * np.int64(self.strides[axis] // self.dtype.itemsize)
         flat = offsets.reshape(-1)
