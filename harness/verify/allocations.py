@@ -13,6 +13,7 @@ Two layouts of memory serve two kinds of evidence:
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -140,59 +141,55 @@ class Allocation:
         now = np.ascontiguousarray(self.buffer.read())
         return np.asarray(self.view(now), order="C"), now
 
-    def _find_row(self, index: Sequence[int]) -> int:
-        """Return the byte offset of a row in the buffer, by its index along the leading axes."""
-        return self.start_bytes + sum(int(i) * stride for i, stride in zip(index, self.strides[:-1], strict=True))
-
-    def _find_place(self, index: Sequence[int]) -> int:
-        """Return the byte offset of an element in the buffer."""
-        return self.start_bytes + sum(int(i) * stride for i, stride in zip(index, self.strides, strict=True))
+    @property
+    def _memory_order(self) -> list[int]:
+        """The axes, that of the largest stride first."""
+        return sorted(range(len(self.shape)), key=lambda axis: -self.strides[axis])
 
     @property
-    def _is_row_major(self) -> bool:
-        """Whether elements lie in the order of their indices, with those of the last dimension beside each other."""
-        return list(self.strides) == sorted(self.strides, reverse=True) and self.strides[-1] == self.dtype.itemsize
+    def _is_packed(self) -> bool:
+        """Whether nothing lies between the elements."""
+        return self.span_bytes == math.prod(self.shape) * self.dtype.itemsize
 
     def write_grid(self, grid: Sequence[NDArray[np.intp]], values: NDArray[Any]) -> None:
-        """Write elements at a grid of ascending places, and zeros to those near them in their rows."""
-        if not grid or self.strides[-1] != self.dtype.itemsize:
-            for index, element in zip(itertools.product(*grid), values.reshape(-1), strict=True):
-                self.buffer.write(np.array([element], self.dtype), self._find_place(index))
+        """Write elements at a grid of ascending places, and zeros to those near them: in their rows, where something lies between rows."""
+        elements = np.ascontiguousarray(values.transpose(self._memory_order)).reshape(-1)
+        if self._is_packed and values.size == math.prod(self.shape):
+            self.buffer.write(elements, self.start_bytes)
             return
-        dense = (
-            self._is_row_major
-            and all(len(places) == n for places, n in zip(grid, self.shape, strict=True))
-            and self.span_bytes == values.nbytes
-        )
-        if dense and all((np.diff(places) == 1).all() for places in grid):
-            self.buffer.write(np.ascontiguousarray(values), self.start_bytes)
-            return
-        rows = values.reshape(-1, values.shape[-1])
-        segments = _find_segments(grid[-1])
-        for index, elements in zip(itertools.product(*grid[:-1]), rows, strict=True):
-            start = self._find_row(index)
-            for segment in segments:
-                places = grid[-1][segment]
-                part = np.zeros(int(places[-1] - places[0]) + 1, self.dtype)
-                part[places - places[0]] = elements[segment]
-                self.buffer.write(part, start + int(places[0]) * self.dtype.itemsize)
+        offsets, segments = self._find_segments(grid)
+        for segment in segments:
+            places = offsets[segment]
+            part = np.zeros(int(places[-1] - places[0]) + 1, self.dtype)
+            part[places - places[0]] = elements[segment]
+            self.buffer.write(part, self.start_bytes + int(places[0]) * self.dtype.itemsize)
 
     def read_grid(self, grid: Sequence[NDArray[np.intp]]) -> NDArray[Any]:
         """Return the elements at a grid of ascending places; little else is read."""
-        if not grid or self.strides[-1] != self.dtype.itemsize:
-            places_bytes = [self._find_place(index) for index in itertools.product(*grid)]
-            elements = [self.buffer.read(place, self.dtype.itemsize).view(self.dtype) for place in places_bytes]
-            return np.concatenate(elements).reshape(tuple(map(len, grid)))
-        parts = []
-        segments = _find_segments(grid[-1])
-        for index in itertools.product(*grid[:-1]):
-            start = self._find_row(index)
-            for segment in segments:
-                places = grid[-1][segment]
-                first, size = int(places[0]), int(places[-1] - places[0]) + 1
-                read = self.buffer.read(start + first * self.dtype.itemsize, size * self.dtype.itemsize)
-                parts.append(read.view(self.dtype)[places - first])
-        return np.concatenate(parts).reshape(tuple(map(len, grid)))
+        offsets, segments = self._find_segments(grid)
+        parts, item = [], self.dtype.itemsize
+        for segment in segments:
+            places = offsets[segment]
+            read = self.buffer.read(self.start_bytes + int(places[0]) * item, (int(places[-1] - places[0]) + 1) * item)
+            parts.append(read.view(self.dtype)[places - places[0]])
+        order = self._memory_order
+        return np.concatenate(parts).reshape([len(grid[axis]) for axis in order]).transpose(np.argsort(order))
+
+    def _find_segments(self, grid: Sequence[NDArray[np.intp]]) -> tuple[NDArray[np.int64], list[slice]]:
+        """Return the offsets of a grid's elements, ascending, and the parts of them between which there is more than a copy is worth.
+
+        What is no element lies in no part.
+        """
+        offsets: NDArray[np.int64] = np.zeros((), np.int64)
+        for axis in self._memory_order:
+            offsets = offsets[..., np.newaxis] + grid[axis] * np.int64(self.strides[axis] // self.dtype.itemsize)
+        flat = offsets.reshape(-1)
+        ends = np.diff(flat) > _SEGMENT_ELEMS
+        if not self._is_packed:
+            length = offsets.shape[-1] if min(self.strides) == self.dtype.itemsize else 1
+            ends[length - 1 :: length] = True
+        edges = [0, *(int(i) for i in np.flatnonzero(ends) + 1), len(flat)]
+        return flat, [slice(a, b) for a, b in itertools.pairwise(edges)]
 
     def find_damage(self, now: NDArray[np.uint8], *, elements_too: bool) -> list[Damage]:
         """Return where the allocation's bytes differ from what they should be: beside the elements, or there too."""
@@ -211,9 +208,3 @@ class Allocation:
                 label = "in the row padding of" if where == "inside" and not elements_too else where
                 found.append(Damage(self.name, label, len(places), start + int(places[0]) - self.start_bytes))
         return found
-
-
-def _find_segments(places: NDArray[np.intp]) -> list[slice]:
-    """Return the parts of ascending places between which there is more than a copy of its own is worth."""
-    edges = [0, *(np.flatnonzero(np.diff(places) > _SEGMENT_ELEMS) + 1), len(places)]
-    return [slice(int(a), int(b)) for a, b in itertools.pairwise(edges)]

@@ -36,6 +36,8 @@ class Case:
         self._workspace: Allocation | None = None
         self._poison_byte = POISON_NAN
         self._slots = {t.name: self._place(t) for t in op.tensors if t.present(problem)}
+        self._outputs = {t.name: self._slots[t.name] for t in op.outputs if t.name in self._slots}
+        self._inouts = [self._slots[t.name] for t in op.outputs if t.role is Role.INOUT and t.name in self._slots]
 
     def _place(self, tensor: Tensor) -> Allocation:
         problem = self.problem
@@ -93,10 +95,6 @@ class Case:
         self.poison(poison_byte)
 
     @property
-    def _inouts(self) -> list[Allocation]:
-        return [self._slots[t.name] for t in self.op.outputs if t.role is Role.INOUT and t.name in self._slots]
-
-    @property
     def is_in_place(self) -> bool:
         """Whether a launch overwrites what it reads."""
         return bool(self._inouts)
@@ -121,8 +119,7 @@ class Case:
         self.device.synchronize()
 
     def _written_slots(self) -> list[Allocation]:
-        slots = [self._slots[t.name] for t in self.op.outputs if t.name in self._slots]
-        return slots + ([self._workspace] if self._workspace else [])
+        return [*self._outputs.values(), *([self._workspace] if self._workspace else [])]
 
     def launch(self, launchable: Launchable, stream: Stream) -> None:
         """Queue the variant once, with the workspace it asks for (call :meth:`prepare` before capturing)."""
@@ -138,7 +135,7 @@ class Case:
 
     def read_outputs(self) -> dict[str, NDArray[Any]]:
         """Return the outputs as contiguous host arrays."""
-        return {t.name: self._slots[t.name].read_elements() for t in self.op.outputs if t.name in self._slots}
+        return {name: slot.read_elements() for name, slot in self._outputs.items()}
 
     @property
     def input_addresses(self) -> list[int]:
@@ -168,9 +165,9 @@ class Case:
 
     def fill_outputs(self, byte: int) -> None:
         """Set every byte of the outputs' allocations, row padding included, without a copy of them on the host; restore INOUT ones."""
-        for tensor in self.op.outputs:
-            if tensor.name in self._slots and tensor.role is Role.OUTPUT:
-                self._slots[tensor.name].buffer.fill(byte)
+        for slot in self._outputs.values():
+            if slot not in self._inouts:
+                slot.buffer.fill(byte)
         self.restore()
 
     def write_grid(self, name: str, grid: Sequence[NDArray[np.intp]], values: NDArray[Any]) -> None:

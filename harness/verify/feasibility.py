@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from device.interface import Device, DeviceArray, Stream
+from device.interface import Device, DeviceArray, Graph, Stream
 from harness.spec import Launchable, Op, Problem
 from harness.verify.allocations import Layout
 from harness.verify.case import Case, plan_arguments
@@ -20,11 +20,16 @@ _MAX_SHARE_FLOPS = 1e9
 # What a launch of no more blocks than those may move: of 512 bytes per warp and access, with four other instructions for each.
 _MAX_WHOLE_BYTES = 512 * MAX_INSTRUCTIONS / 5
 # The same of a launch of all blocks, and what a problem may move and compute that is run and judged whole.
-MAX_WHOLE_INSTRUCTIONS = 100_000_000
-# ... and what it may move where all of its outputs have been judged in part: a fraction of a second.
-_MOST_REPEATED_BYTES = 2e7
-_MOST_WHOLE_BYTES = 7e7
+MAX_WHOLE_INSTRUCTIONS = 50_000_000
+# Warps of a launch that is run whole: even those that do next to nothing take a microsecond each.
+_MAX_WHOLE_WARPS = 2**19
+# ... and what it may move where all of its outputs have been judged in part.
+_MOST_REPEATED_BYTES = 8e6
+_MOST_WHOLE_BYTES = 3.2e7
+# A search through more elements than fp32 can number.
+_MOST_SEARCHED_BYTES = 7e7
 _MOST_WHOLE_FLOPS = 1e9
+_WARP = 32
 # Rows that are copied one by one, as they do not follow each other.
 _MOST_COPIES = 1 << 15
 # Of a real device's memory, so that other programs are left some.
@@ -80,12 +85,26 @@ def require_few_bytes(op: Op, problem: Problem) -> None:
         raise NotJudgedError(f"its few blocks move {moved / 1e6:.0f} MB, too many to run here")
 
 
-def is_affordable(op: Op, problem: Problem, *, is_judged: bool = False) -> bool:
+def require_few_warps(launched: Graph) -> None:
+    """Refuse to run all blocks of a launch on the emulated device that are too many for a host."""
+    warps = count_warps(launched)
+    if warps > _MAX_WHOLE_WARPS:
+        raise NotJudgedError(f"it has {warps} warps, too many to run here")
+
+
+def count_warps(launched: Graph) -> int:
+    """Return the warps of a launch."""
+    return sum(math.prod(node.grid) * -(-math.prod(node.block) // _WARP) for node in launched.kernel_nodes)
+
+
+def is_affordable(op: Op, problem: Problem, *, is_judged: bool = False, is_search: bool = False) -> bool:
     """Return whether a large problem may be run and judged whole: its work is little, and so are its tensors, moved or not.
 
-    ``is_judged``: all of its outputs have been judged in part.
+    ``is_judged``: all of its outputs have been judged in part; ``is_search``: it is a search for a place far away.
     """
-    cost, most = op.cost(problem), _MOST_REPEATED_BYTES if is_judged else _MOST_WHOLE_BYTES
+    cost, most = op.cost(problem), _MOST_WHOLE_BYTES
+    if is_judged or is_search:
+        most = _MOST_SEARCHED_BYTES if is_search else _MOST_REPEATED_BYTES
     if max(cost.bytes_moved, _find_span_bytes(op, problem)) > most or cost.flops > _MOST_WHOLE_FLOPS:
         return False
     arrays = [each for each in plan_arguments(op, problem).values() if isinstance(each, DeviceArray)]

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from device.interface import Device
 from harness.nvtx_ranges import mark_range
-from harness.spec import Kernel, Launchable, Op, Problem, Variant
+from harness.spec import Kernel, Launchable, Op, Variant
 from harness.verify.bias import pool
 from harness.verify.case import plan_arguments
 from harness.verify.feasibility import is_affordable
@@ -25,10 +25,11 @@ from harness.verify.places import NO_PLACES, list_restrictions
 from harness.verify.plan import Effort, Pool, Step, find_size, make_plan, make_pools
 from harness.verify.protocol import ProblemSession
 from harness.verify.reference import References, check_tolerance
+from harness.verify.repeating import shrink
 from harness.verify.schedules import make_schedules
 
 # Raised by one when the protocol or its thresholds change, so that earlier verdicts are not taken for current ones.
-VERIFY_VERSION = 5
+VERIFY_VERSION = 6
 
 
 class Verifier:
@@ -106,7 +107,7 @@ class Verifier:
         for step in candidates.steps:
             if served == candidates.count:
                 break
-            if step.large and self.op.sampling and self._find_obstacle(step.problem):
+            if step.large and self.op.sampling and self._find_obstacle(step):
                 continue
             is_served = True
             # What a binding raises here, it raises when the step is run, and is a fault there.
@@ -117,11 +118,11 @@ class Verifier:
                 chosen.append(step)
         return chosen
 
-    def _find_obstacle(self, problem: Problem) -> str:
+    def _find_obstacle(self, step: Step) -> str:
         """Return why no part of a large problem's outputs can be judged here, or ""."""
-        if is_affordable(self.op, problem):
+        if is_affordable(self.op, step.problem, is_search=bool(step.distributions)):
             return ""
-        restrictions = list_restrictions(self.op, problem, 1)
+        restrictions = list_restrictions(self.op, step.problem, 1)
         if not restrictions:
             return NO_PLACES
         if self.device.observer is not None:
@@ -130,22 +131,23 @@ class Verifier:
         return obstacles[0] if all(obstacles) else ""
 
     def _repeat_launches(self, kernel: Kernel, launchable: Launchable, steps: Sequence[Step], results: list[ProblemResult]) -> str:
-        """Launch the smallest problem that passed many times, and put what is found to its result.
+        """Launch the smallest problem that is served many times, and put what is found to its result.
 
         Returns the problem's name if that lost the device.
         """
-        passed = [i for i, r in enumerate(results) if r.status is Status.PASSED and not r.large]
+        passed = [s for s, r in zip(steps, results, strict=True) if r.status is Status.PASSED and not r.large]
         if not passed:
             return ""
-        index = min(passed, key=lambda i: find_size(self.op, steps[i].problem))
-        session = self._make_session(kernel, launchable, steps[index])
+        step = min(passed, key=lambda s: find_size(self.op, s.problem))
+        smaller = shrink(self.op, step.problem, launchable)
+        step = next((s for s in passed if s.problem.name == smaller.name), Step(smaller, (), hidden=True))
+        session = self._make_session(kernel, launchable, step)
         found = session.repeat(self.effort.num_launches)
-        before = results[index]
-        results[index] = replace(
-            before,
-            status=found.status,
-            faults=found.faults,
-            checks=(*before.checks, *found.checks),
-            num_launches=before.num_launches + found.num_launches,
-        )
-        return before.problem if session.device_lost else ""
+        index = next((i for i, r in enumerate(results) if r.problem == found.problem), None)
+        if index is None:
+            results.append(found)
+        else:
+            before = results[index]
+            checks, num_launches = (*before.checks, *found.checks), before.num_launches + found.num_launches
+            results[index] = replace(before, status=found.status, faults=found.faults, checks=checks, num_launches=num_launches)
+        return found.problem if session.device_lost else ""

@@ -17,6 +17,7 @@ from harness.verify.unlisted import make_generator
 # The work of the reference for the elements that are judged: what is aimed at, and what is too much for a host (a minute).
 _MAX_REFERENCE = 4e6
 _MOST_REFERENCE = 2e9
+_MOST_INPUTS = 1 << 24
 _MOST_ROWS = 1 << 20
 _MAX_PLACES = 128
 
@@ -107,8 +108,7 @@ class Restriction:
 
     def find_work(self, places: Places) -> float:
         """Return what the reference does for the outputs at ``places``: flops or bytes moved, whichever is more."""
-        cost = self.op.cost(self.restrict({}, places, dry=True)[1])
-        return max(cost.flops, cost.bytes_moved)
+        return _find_work(self.op, self.restrict({}, places, dry=True)[1])
 
     def aim(self, places: Places) -> Arrays:
         """Return the indices with some, the first and the last among them, that point to the places that are judged, where any can."""
@@ -129,9 +129,13 @@ class Restriction:
 
         Inputs are copied to the device row by row.
         """
-        work = self.find_work(places)
+        restricted, problem = self.restrict({}, places, dry=True)
+        work = _find_work(self.op, problem)
         if work > _MOST_REFERENCE:
             return f"the reference of a single place would take {work:.2g} operations or bytes"
+        elements = sum(array.size for name, array in restricted.items() if name not in self.indices)
+        if elements > _MOST_INPUTS:
+            return f"a single place needs {elements} elements of the inputs"
         needed = {name: axes for name, axes in self.find_needed(places)[0].items() if name not in self.indices}
         rows = sum(math.prod(map(len, axes[:-1])) for axes in needed.values())
         return f"a single place needs {rows} rows of the inputs" if rows > most_rows else ""
@@ -196,6 +200,11 @@ class Restriction:
         taken, problem = self.restrict(lines, places)
         found = {name: taken[name] for name, s in shapes.items() if axis < len(s) and name in taken and name not in self.indices}
         return {n: v[tuple(slice(None) if i == axis else 0 for i in range(v.ndim))] for n, v in found.items()}, problem
+
+
+def _find_work(op: Op, problem: Problem) -> float:
+    cost = op.cost(problem)
+    return max(cost.flops, cost.bytes_moved)
 
 
 def _drop_repeats(values: NDArray[np.intp]) -> NDArray[np.intp]:

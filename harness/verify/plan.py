@@ -41,7 +41,7 @@ class Effort:
     num_drawn: int = 0
     num_large: int = 0
     num_launches: int = 0
-    max_drawn_bytes: float = 2.0**17
+    max_drawn_bytes: float = 2.0**16
     max_drawn_flops: float = 8e6
     seed: int = 0
     max_listed_flops: float = math.inf
@@ -134,8 +134,8 @@ def make_pools(op: Op, effort: Effort) -> tuple[Pool, ...]:
     places = tuple(d for d in op.distributions if d in PLACE_DISTRIBUTIONS)
     count = effort.num_drawn * _DRAWN_PER_SERVED
     small = draw_problems(op, effort.seed, count, effort.max_drawn_bytes, effort.max_drawn_flops) if count else []
-    # Half of the distributions with every other problem.
-    steps = tuple(Step(p, places[i % 2 :: 2], hidden=True) for i, p in enumerate(small))
+    # A third of the distributions with every third problem.
+    steps = tuple(Step(p, places[i % 3 :: 3], hidden=True) for i, p in enumerate(small))
     pools = [Pool(steps, effort.num_drawn, reports_unserved=True)]
     if count:
         corners = draw_corner_problems(op, effort.seed, effort.max_drawn_bytes, effort.max_drawn_flops)

@@ -119,7 +119,8 @@ class ProblemSession:
         stream = self.device.create_stream(non_blocking=True)
         expected = self.references.get(self.problem, "normal", 0)
         try:
-            with Case(self.device, self.op, self.problem) as case:
+            # Without guards, which would be filled and read each time.
+            with Case(self.device, self.op, self.problem, Layout.EXACT) as case:
                 case.prepare(self.launchable)
                 is_fixed = self.kernel.deterministic
                 repeating.check_launches(self.device, case, self.launchable, stream, expected, count, self.tally, deterministic=is_fixed)

@@ -122,6 +122,7 @@ class References:
         self.op = op
         self._max_bytes = max_bytes
         self._kept: OrderedDict[tuple[str, str, int], Expected] = OrderedDict()
+        self._kept_bytes = 0
 
     def get(self, problem: Problem, distribution: str = "normal", seed: int = 0) -> Expected:
         """Return what is expected of ``problem`` on the given inputs. Raises what the op's own callables raise."""
@@ -138,8 +139,9 @@ class References:
             return self._kept[key]
         made = compute_expected(self.op, problem, make_inputs(self.op, problem, distribution, seed), whole_flops, whole_bytes)
         self._kept[key] = made
-        while len(self._kept) > 1 and sum(e.size_bytes for e in self._kept.values()) > self._max_bytes:
-            self._kept.popitem(last=False)
+        self._kept_bytes += made.size_bytes
+        while len(self._kept) > 1 and self._kept_bytes > self._max_bytes:
+            self._kept_bytes -= self._kept.popitem(last=False)[1].size_bytes
         return made
 
 

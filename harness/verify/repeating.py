@@ -1,25 +1,29 @@
-"""Thousands of launches of one small problem: a kernel must not depend on how often it has been launched."""
+"""Thousands of launches of one small problem: a kernel must not depend on how often it has been launched.
+
+The emulated device makes fewer of many warps, so that their number, the same on every machine, is what they may cost.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import time
 from typing import Any
 
 from numpy.typing import NDArray
 
 from device.interface import Device, Stream
-from harness.spec import Launchable
+from harness.spec import Launchable, Op, Problem
 from harness.verify.allocations import POISON_NAN
-from harness.verify.case import Case
+from harness.verify.case import Case, plan_arguments
 from harness.verify.differences import describe_difference, find_different_bits
+from harness.verify.feasibility import count_warps
 from harness.verify.findings import FaultKind, Tally
 from harness.verify.reference import Expected
+from harness.verify.unlisted import settle_sizes
 
 CHECK = "launches"
-# Launches take microseconds. Where a kernel is slow to start, fewer are made within this time of the processor, and the count is recorded.
-_MAX_SECONDS = 0.8
-_LEAST_LAUNCHES = 1024
+# On the emulated device: 3072 launches of 8 warps are made, half as many of 16; 256 of a cluster of eight blocks of 1024 threads.
+_MAX_WARPS = 3 * 2**13
+_LEAST_LAUNCHES = 256
 # The first so many are looked at one by one: what is wrong now and then, at every 1000th launch say, is overwritten by the next one.
 _NUM_SINGLE = 1024
 _STRIDE = 16
@@ -28,7 +32,7 @@ _STRIDE = 16
 def check_launches(
     device: Device, case: Case, launchable: Launchable, stream: Stream, expected: Expected, count: int, tally: Tally, *, deterministic: bool
 ) -> None:
-    """Launch ``count`` times on the same inputs: the output must keep the bits of the first, or stay right where it may vary.
+    """Launch up to ``count`` times on the same inputs: the output must keep the bits of the first, or stay right where it may vary.
 
     Outputs are poisoned before, and looked at after, each of the first launches, and every few later ones. Raises what a launch raises.
     """
@@ -36,11 +40,14 @@ def check_launches(
     case.upload(expected.inputs)
     launch = case.bind(launchable, stream)
     observer = device.observer
-    started = time.process_time()
+    if observer is not None:
+        with device.capture(stream) as graphs:
+            launch()
+        count = limit_launches(count, count_warps(graphs[0]))
     first: dict[str, NDArray[Any]] = {}
     made = 0
     with contextlib.nullcontext() if observer is None else observer.use_options({"workers": "1"}):
-        while made < count and (made < _LEAST_LAUNCHES or time.process_time() - started < _MAX_SECONDS):
+        while made < count:
             case.fill_outputs(POISON_NAN)
             # What is overwritten in place is put back before each launch.
             for _ in range(min(1 if made < _NUM_SINGLE or case.is_in_place else _STRIDE, count - made)):
@@ -52,6 +59,20 @@ def check_launches(
             if _find_change(first, outputs, expected, made, tally, deterministic=deterministic):
                 break
     tally.num_launches += made
+
+
+def limit_launches(count: int, num_warps: int) -> int:
+    """Return how many of ``count`` launches of so many warps are made on the emulated device."""
+    return min(count, max(_MAX_WARPS // max(num_warps, 1), _LEAST_LAUNCHES))
+
+
+def shrink(op: Op, problem: Problem, launchable: Launchable) -> Problem:
+    """Return the problem with each size 1 with which the variant still serves it: a row takes a block or a cluster of its own."""
+    for name in problem.sizes:
+        smaller = settle_sizes(op, problem, dict(problem.sizes) | {name: 1})
+        if smaller is not None and smaller.sizes != problem.sizes and not launchable.supports(**plan_arguments(op, smaller)):
+            problem = smaller
+    return problem
 
 
 def _find_change(

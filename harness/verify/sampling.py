@@ -34,6 +34,7 @@ from harness.verify.feasibility import (
     NotJudgedError,
     is_affordable,
     require_few_bytes,
+    require_few_warps,
     require_memory,
     require_short_launch,
     require_small_share,
@@ -80,7 +81,8 @@ class SampledRun:
                 reason = error
         if (judged == outputs and not self.whole) or self.tally.faults:
             return
-        if is_affordable(self.op, self.problem, is_judged=judged == outputs):
+        is_search = self.distribution != "normal"
+        if is_affordable(self.op, self.problem, is_judged=judged == outputs, is_search=is_search):
             try:
                 self._judge_whole()
                 return
@@ -173,9 +175,12 @@ class SampledRun:
         """Run all blocks on whole inputs, and compare all outputs."""
         expected = (self.references or References(self.op)).get_whole(self.problem, self.distribution, self.seed)
         with self._open_case() as case:
-            case.upload(expected.inputs)
             if self.device.observer is None:
+                case.upload(expected.inputs)
                 case.fill_outputs(POISON_NAN)
+            else:
+                require_few_warps(self._capture(case))
+                case.upload(expected.inputs)
             self._launch(case, MAX_WHOLE_INSTRUCTIONS, sample=False)
             self.tally.note_check(CHECK)
             (part,) = expected.parts

@@ -14,9 +14,9 @@ from harness.spec import Op, Problem
 from harness.verify.unlisted import find_unit, list_kinds, make_generator, settle_sizes
 
 # Rows of some length, of several blocks and vectors; other sizes are small, so that the whole stays cheap.
-_LONG = (129, 640)
-_SHORT = (9, 40)
-_EQUAL = (17, 200)
+_LONG = (129, 384)
+_SHORT = (3, 16)
+_EQUAL = (17, 120)
 _STEP = 8  # what is asked of rows is often asked of sizes
 _MAX_TRIES = 8
 
@@ -72,7 +72,8 @@ def _draw_equal(rng: np.random.Generator, step: int, shrink: int, limits: Mappin
     low, high = _EQUAL
     room = min((limit for limit in limits.values() if limit >= low), default=low)
     size = int(rng.integers(low, max(min(high >> shrink, room), low) + 1))
-    size = max(size // step, 1) * step
+    # Odd, or a multiple of the step.
+    size = max(size // step, 1) * step if step > 1 else size - 1 + size % 2
     return {name: size if limit >= low else min(2, limit) for name, limit in limits.items()}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from harness.spec import Op, Problem, Role, Tensor
 from harness.spec.dtypes import find_dtype
-from harness.verify.unlisted import find_unit, list_kinds, make_generator, settle_sizes
+from harness.verify.unlisted import Deck, find_unit, list_kinds, make_generator, settle_sizes
 
 # Indices of 32 bits overflow beyond this many elements, signed or not.
 _BEYOND_INDEX = 2**32
@@ -22,19 +22,21 @@ _BEYOND_FLOAT = 2**24
 # Results of a problem with such indices: more are no few numbers that are searched for.
 _MOST_RESULTS = 16
 # A size where blocks go round and round, and all of them can be run.
-_MANY = 2**18
+_MANY = 9 * 2**14
 # Of sizes beyond this, no more than twice as large a one is drawn: blocks that take a part each would be too much work.
 _WIDE = 2**22
+# An op of more sizes than this has groups for a few of them in each way: for others in the next.
+_MOST_STRETCHED, _FEW_STRETCHED = 5, 3
 
 
 @dataclass(frozen=True)
 class LargeProblems:
     """Problems as large as the op's bench problems, of which a part is run and judged. Of some there are several groups.
 
-    ``stretched`` has one for each size and each way in which it alone is as large as any that is benched, ``beyond`` those in which it is
-    larger. ``bench`` are the bench problems themselves, ``distant`` those with row strides beyond indices of 32 bits, ``vast`` and ``odd``
-    those with more elements than such indices can tell apart, in rows of whole accesses of 16 bytes and others. ``searches`` are those
-    whose results are places beyond the whole numbers of fp32, the smaller ones first.
+    ``stretched`` has one for each size (of many, for some in turn) and each way in which it alone is as large as any that is benched,
+    ``beyond`` those in which it is larger. ``bench`` are the bench problems themselves, ``distant`` those with row strides beyond indices
+    of 32 bits, ``vast`` and ``odd`` those with more elements than such indices can tell apart, in rows of whole accesses of 16 bytes and
+    others. ``searches`` are those whose results are places beyond the whole numbers of fp32, the smaller ones first.
     """
 
     stretched: list[list[Problem]]
@@ -51,9 +53,9 @@ def draw_large_problems(op: Op, seed: int) -> LargeProblems:
     rng = make_generator(op, "large", seed)
     bench = _shuffle(rng, op.select_problems("bench"))
     most = _find_largest(op)
-    stretched = [_stretch(op, rng, name, most[name], way) for way in (_Way.MOST, _Way.POWER) for name in most]
-    beyond = [_stretch(op, rng, name, most[name], _Way.MORE) for name in most]
-    beyond += [_stretch(op, rng, name, most[name], _Way.MANY) for name in most]
+    deck = Deck(make_generator(op, "stretched", seed), len(most))
+    groups = {way: [_stretch(op, rng, name, most[name], way) for name in _deal_names(deck, most)] for way in _Way}
+    stretched, beyond = groups[_Way.MOST] + groups[_Way.POWER], groups[_Way.MORE] + groups[_Way.MANY]
     # The last the other way round, so that of two tensors both have their turn.
     vast, odd = _draw_vast(op, rng, _WHOLE_ROW), _draw_vast(op, rng, _ODD_ROW)[::-1]
     return LargeProblems(stretched, beyond, bench, _draw_distant(op, rng), vast, odd, _draw_searches(op, seed))
@@ -62,10 +64,10 @@ def draw_large_problems(op: Op, seed: int) -> LargeProblems:
 def _draw_searches(op: Op, seed: int) -> list[list[Problem]]:
     """Return problems whose results are places beyond the whole numbers of fp32, in groups: one for each size that alone is so large.
 
-    The smaller ones come first. An op whose results are no integers has none.
+    The smaller ones come first. An op whose results are no integers, or may be what its inputs hold, has none.
     """
     rng = make_generator(op, "searches", seed)
-    kinds = [base for base in _shuffle(rng, list_kinds(op, "verify")) if any(_is_index(t, base) for t in op.outputs)]
+    kinds = [base for base in _shuffle(rng, list_kinds(op, "verify")) if any(_is_index(op, t, base) for t in op.outputs)]
     found: list[list[Problem]] = []
     for name in sorted({name for base in kinds for name in base.sizes}):
         group = []
@@ -83,8 +85,11 @@ def _has_few_results(op: Op, problem: Problem) -> bool:
     return all(math.prod(t.resolve_shape(problem)) <= _MOST_RESULTS for t in op.outputs if t.present(problem))
 
 
-def _is_index(tensor: Tensor, problem: Problem) -> bool:
-    return tensor.role is Role.OUTPUT and tensor.present(problem) and find_dtype(tensor.resolve_dtype(problem)).kind in "iu"
+def _is_index(op: Op, tensor: Tensor, problem: Problem) -> bool:
+    if tensor.role is not Role.OUTPUT or not tensor.present(problem):
+        return False
+    dtype = tensor.resolve_dtype(problem)
+    return find_dtype(dtype).kind in "iu" and all(t.resolve_dtype(problem) != dtype for t in op.inputs if t.present(problem))
 
 
 def _shuffle(rng: np.random.Generator, problems: Sequence[Problem]) -> list[Problem]:
@@ -96,8 +101,14 @@ def _find_largest(op: Op) -> dict[str, int]:
     return {name: max(p.sizes.get(name, 1) for p in listed) for name in listed[0].sizes}
 
 
+def _deal_names(deck: Deck, most: Mapping[str, int]) -> list[str]:
+    """Return the sizes that are stretched in one way: all, or some in turn where an op has many."""
+    names = list(most)
+    return names if len(names) <= _MOST_STRETCHED else [names[i] for i in sorted(deck.deal() for _ in range(_FEW_STRETCHED))]
+
+
 class _Way(Enum):
-    """How large a size is: as the largest that is benched, a power of two on the way there, larger, or a quarter of a million."""
+    """How large a size is: as the largest that is benched, a power of two on the way there, larger, or over twice 2^16."""
 
     MOST = auto()
     POWER = auto()

@@ -98,7 +98,8 @@ def restrict(inputs: Arrays, problem: Problem, axis: int, places: NDArray[np.int
     """Return inputs and problem of some batches (axis 0), heads (1) or rows (2) of O; of rows, their numbers go along."""
     taken = dict(inputs)
     for name in ("q", "k", "v") if axis < 2 else ("q",):
-        taken[name] = np.take(inputs[name], places, axis=axis)
+        # Not by np.take, which would copy the whole of an array of zero strides first.
+        taken[name] = inputs[name][(slice(None),) * axis + (places,)]
     if axis == 2:
         taken[ROW_NUMBERS] = np.asarray(places)
     return taken, replace(problem, sizes=dict(problem.sizes) | {"BHS"[axis]: len(places)})

@@ -115,7 +115,8 @@ def restrict(inputs: Arrays, problem: Problem, axis: int, places: NDArray[np.int
     begin = int(np.count_nonzero(places < at))
     if not len(inside):
         inside, begin = np.zeros(1, np.intp), len(places)
-    cut = {x: np.take(array, inside, along) for x, array in inputs.items()}
+    # Not by np.take, which would copy the whole of an array of zero strides first.
+    cut = {x: array[(slice(None),) * along + (inside,)] for x, array in inputs.items()}
     sizes = dict(problem.sizes) | {name: len(inside), WHOLE[along]: len(places)}
     scalars = dict(problem.scalars) | ({PLACES[along - 1]: begin} if _is_whole(problem) and along else {})
     return cut, replace(problem, sizes=sizes, scalars=scalars, orders={}, padding={})

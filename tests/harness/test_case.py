@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.spec import Op, Problem, Role, Tensor
+from harness.spec import Op, Problem, Role, Strides, Tensor
 from harness.verify.allocations import GUARD_BYTES, POISON_FINITE, Layout
 from harness.verify.case import Case, plan_arguments
 from harness.verify.inputs import make_inputs
@@ -161,3 +162,26 @@ def test_a_grid_of_elements_is_written_and_read_alone() -> None:
         whole = make_inputs(CUBE, problem)["X"]
         case.write_grid("X", tuple(map(np.arange, whole.shape)), whole)
         assert np.array_equal(case.arguments["X"].host, whole)
+
+
+@pytest.mark.parametrize("padding", [{}, {"X": (0, 0, 0)}, {"X": (7, 3, 0)}, {"X": (0, 0, 1)}], ids=str)
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (1, 2, 0)], ids=str)
+def test_a_grid_of_elements_in_any_order_in_memory(order: tuple[int, ...], padding: dict[str, Any]) -> None:
+    """Elements come back where they were put, and nothing between the rows is touched."""
+    tensor = Tensor("X", ("P", "M", "N"), Role.INPUT, "float32", strides=Strides.ANY)
+    op = replace(CUBE, tensors=(tensor, *CUBE.tensors[1:]))
+    problem = Problem({"P": 3, "M": 4, "N": 5}, padding=padding, orders={"X": order})
+    grid = (np.array([0, 2]), np.array([0, 1, 3]), np.array([1, 4]))
+    values = np.arange(12, dtype=np.float32).reshape(2, 3, 2) + 1
+    with Case(FakeDevice(), op, problem, Layout.EXACT) as case:
+        array = case.arguments["X"]
+        buffer, _ = find_buffer(array)
+        case.write_grid("X", grid, values)
+        assert np.array_equal(array.host[np.ix_(*grid)], values) and array.host.sum() == values.sum()
+        assert np.array_equal(case.read_grid("X", grid), values)
+        buffer.host[...] = 0xA5
+        whole = make_inputs(op, problem)["X"]
+        case.write_grid("X", tuple(map(np.arange, whole.shape)), whole)
+        assert np.array_equal(array.host, whole)
+        array.host.view(np.uint32)[...] = 0xA5A5A5A5
+        assert (buffer.host == 0xA5).all()

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
 from device import DeviceError
+from device.interface import Graph, KernelNode
 from device.observer import Report
 from harness.discover import find_op
 from harness.spec import Problem
-from harness.verify.feasibility import NotJudgedError, require_few_bytes
+from harness.verify.feasibility import NotJudgedError, count_warps, is_affordable, require_few_bytes, require_few_warps
 from harness.verify.findings import FaultKind, Tally
 from harness.verify.places import list_restrictions
 from harness.verify.sampling import SampledRun
@@ -148,6 +150,45 @@ def test_where_a_place_needs_most_of_the_inputs_a_whole_launch_is_not_judged() -
     assert not find_obstacle(wide)
     narrow = op.complete(Problem({"M": 4194704, "N": 64, "K": 1024}, attributes))
     assert "a single place needs" in find_obstacle(narrow)
+    reduce = find_op("reduce").op
+    long = reduce.complete(Problem({"rows": 8, "columns": 1 << 25}, {"reduction": "sum", "over": "columns"}))
+    (restriction,) = list_restrictions(reduce, long, 1)
+    assert restriction.find_obstacle(restriction.choose_places({})) == "a single place needs 33554432 elements of the inputs"
     device: Any = SimpleNamespace(observer=None, properties=SimpleNamespace(memory_bytes=1 << 40))
     with pytest.raises(NotJudgedError, match="the reference of a single place"):
         SampledRun(device, op, tall, None, Tally(), None).run()  # type: ignore[arg-type]
+
+
+def test_a_launch_of_too_many_warps_is_not_run_whole() -> None:
+    def count(grid: tuple[int, int, int], block: tuple[int, int, int]) -> Graph:
+        return cast(Graph, SimpleNamespace(kernel_nodes=[KernelNode("a", grid, block, 0), KernelNode("b", (1, 1, 1), (33, 1, 1), 0)]))
+
+    assert count_warps(count((10, 2, 1), (8, 8, 1))) == 42
+    require_few_warps(count((2**18 - 1, 1, 1), (64, 1, 1)))
+    with pytest.raises(NotJudgedError, match="it has 524290 warps, too many to run here"):
+        require_few_warps(count((2**18, 1, 1), (64, 1, 1)))
+
+
+def test_what_is_judged_in_part_is_run_whole_if_it_is_smaller_than_what_can_only_be_judged_whole() -> None:
+    def list_ways(megabytes: int) -> list[bool]:
+        problem = Problem({"rows": megabytes * 64, "columns": 2048})  # read and written
+        return [is_affordable(OP, problem, is_judged=j, is_search=s) for j, s in ((True, False), (False, False), (False, True))]
+
+    assert list_ways(4) == [True, True, True]
+    assert list_ways(16) == [False, True, True]
+    assert list_ways(60) == [False, False, True]
+    assert list_ways(80) == [False, False, False]
+
+
+@pytest.mark.parametrize(("name", "axis"), [("strided_copy", 4), ("sdpa", 1)])
+def test_a_restriction_of_an_array_of_zero_strides_copies_what_is_left(name: str, axis: int) -> None:
+    """The whole of it would not fit any memory."""
+    op = find_op(name).op
+    problem = op.problems[0] if name == "sdpa" else replace(op.problems[0], sizes=dict(op.problems[0].sizes) | {"d": 1 << 40})
+    tensors = [t for t in op.inputs if t.present(problem)]
+    wide = {
+        t.name: np.broadcast_to(np.int8(0), [1 << 40 if i == axis else 2 for i in range(len(t.resolve_shape(problem)))]) for t in tensors
+    }
+    assert op.sampling is not None
+    cut, _ = op.sampling.restrict(wide, problem, axis if name == "sdpa" else 0, np.arange(3))
+    assert {cut[t.name].shape[axis] for t in tensors if len(wide[t.name].shape) > axis} == {3}

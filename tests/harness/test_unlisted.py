@@ -68,7 +68,7 @@ def test_large_problems_reach_the_benched_sizes_and_beyond_32_bit_indices(op: ob
     for name in sizes:
         most = max(p.sizes[name] for p in large.bench)
         assert max(p.sizes[name] for group in large.stretched for p in group) == most
-        assert max(p.sizes[name] for group in large.beyond for p in group) > max(most, 2**18 - 1)
+        assert max(p.sizes[name] for group in large.beyond for p in group) > max(most, 2**17)
 
     def count_span(problem: Problem, tensor: object) -> int:
         shape = tensor.resolve_shape(problem)  # type: ignore[attr-defined]
@@ -82,6 +82,23 @@ def test_large_problems_reach_the_benched_sizes_and_beyond_32_bit_indices(op: ob
     assert all(any(math.prod(t.resolve_shape(p)) > 2**32 for t in op.tensors if t.present(p)) for p in (*large.vast, *large.odd))  # type: ignore[attr-defined]
     rows = [p.sizes for p in large.odd]
     assert all(1021 in sizes.values() and 1024 not in sizes.values() for sizes in rows), "no access takes several elements"
+
+
+def test_of_an_op_of_many_sizes_some_are_stretched_in_each_way_and_most_in_one() -> None:
+    op = find_op("strided_copy").op
+    large = draw_large_problems(op, 0)
+    assert (len(large.stretched), len(large.beyond)) == (6, 6)
+    # What no problem has is small in all that are drawn: the largest is the one that is stretched.
+    benched = {name: max(p.sizes[name] for p in large.bench) for name in large.bench[0].sizes}
+    beyond = [name for group in large.beyond[:3] for name in benched if group and all(p.sizes[name] >= benched[name] for p in group)]
+    many = [name for group in large.beyond[3:] for name in benched if group and all(p.sizes[name] > 2**17 for p in group)]
+    assert beyond and many and set(beyond).isdisjoint(many)
+
+
+def test_only_where_results_are_places_is_one_searched_for_beyond_the_whole_numbers_of_fp32() -> None:
+    found = draw_large_problems(find_op("reduce").op, 0).searches
+    assert found and all(dict(p.attributes)["reduction"] == "argmax" for group in found for p in group)
+    assert draw_large_problems(find_op("strided_copy").op, 0).searches == [], "integers that are moved are no places"
 
 
 @OPS

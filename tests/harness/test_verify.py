@@ -14,6 +14,7 @@ from harness.spec import Op, Problem, Sampling
 from harness.verify.findings import FaultKind, Status, VerifyResult
 from harness.verify.judge import Verifier
 from harness.verify.plan import Effort
+from harness.verify.repeating import limit_launches, shrink
 from harness.verify.schedules import make_schedules
 from tests.harness.fake_device import FakeArray, FakeDevice
 from tests.harness.toy_op import ToyKernel, _compute, honest, make_toy
@@ -385,6 +386,24 @@ def test_a_kernel_that_knows_how_often_it_was_launched_is_refused(kernel: str) -
     assert problem.problem == "M1_N1_K1" and problem.checks[-1] == "launches"
     right = Verifier(op, device, effort).verify(variant, ToyKernel(device))
     assert right.ok and right.problems[2].num_launches > 900
+
+
+def test_launches_by_the_thousand_are_fewer_where_each_has_many_warps() -> None:
+    assert [limit_launches(4096, warps) for warps in (1, 6, 8, 16, 32, 2048)] == [4096, 4096, 3072, 1536, 768, 256]
+    assert limit_launches(900, 1) == 900
+
+
+def test_the_problem_that_is_launched_often_is_the_smallest_that_is_served() -> None:
+    device = FakeDevice()
+
+    class Wide(ToyKernel):
+        def supports(self, **arguments: Any) -> str:
+            return "" if arguments["Y"].shape[1] >= 3 else "too narrow"
+
+    op = make_toy(problems=(Problem({"M": 5, "N": 3, "K": 4}),))
+    assert shrink(op, op.problems[0], Wide(device)).name == "M1_N3_K1"
+    result = Verifier(op, device, Effort(num_hidden=0, num_launches=900)).verify(op.variants[0], Wide(device, make_tired(600)))
+    assert [(p.problem, p.checks) for p in result.problems if p.faults] == [("M1_N3_K1", ("launches",))]
 
 
 def test_a_bias_is_a_fault_of_the_problem_it_shows_on() -> None:
