@@ -54,10 +54,6 @@ from device.runtime import RuntimeGraph  # noqa: E402
 PHASES = ((Structure, "start"), (Draft, "carry"), (rewrite_run, "check"), (Structure, "prepare"), (Structure, "exchange"))
 
 
-# Windows of observers that are trained on end, so that reading one meets the steps of the next.
-WINDOWS = 3
-
-
 class Heard(logging.Handler):
     """Collects warnings, to be told once each."""
 
@@ -188,24 +184,26 @@ def measure_moments(sizes: Sizes) -> Figures:
 
 
 def measure_observers(sizes: Sizes) -> Figures:
-    """Return the seconds per step without and with observers, which take turns of a few windows, and the cost as a share.
+    """Return the seconds per step without and with observers, which take turns of one second or two, and the cost as a share.
 
-    Of the anchor, whose steps are short, and of a plain MLP of square layers. What the step that closes a window takes longer than the
+    Of the anchor, whose steps are short, so that a turn is ten windows, and of a plain MLP of square layers. What the step that closes a window takes longer than the
     others is told by itself, of a few runs of each that are waited for.
     """
     found: Figures = {}
-    for network, layers, rows, amp in (
-        ("anchor", make_anchor, sizes.anchor_rows, "bfloat16"),
-        ("square", make_square, sizes.rows, None),
+    for network, layers, rows, amp, windows in (
+        ("anchor", make_anchor, sizes.anchor_rows, "bfloat16", 10),
+        ("square", make_square, sizes.rows, None, 1),
     ):
         batch = make_batch(rows, sizes.anchor if network == "anchor" else sizes.square)
         runs = {name: make_run(layers(sizes), batch, every, amp=amp) for name, every in (("plain", None), ("observed", sizes.every))}
 
-        def train(name: str, runs: dict[str, Any] = runs, batch: Any = batch) -> None:
+        steps = windows * sizes.every
+
+        def train(name: str, runs: dict[str, Any] = runs, batch: Any = batch, steps: int = steps) -> None:
             if name == "observed":
-                runs[name].fit([batch], WINDOWS * sizes.every)
+                runs[name].fit([batch], steps)
                 return
-            for _ in range(WINDOWS * sizes.every):
+            for _ in range(steps):
                 runs[name].step.run(batch)
 
         samples: dict[str, list[float]] = {name: [] for name in runs}
@@ -217,7 +215,7 @@ def measure_observers(sizes: Sizes) -> Figures:
                 started = time.perf_counter()
                 train(name)
                 open_device().synchronize()
-                times.append((time.perf_counter() - started) / (WINDOWS * sizes.every))
+                times.append((time.perf_counter() - started) / steps)
         plain, observed = (statistics.median(samples[name]) for name in ("plain", "observed"))
         found |= {f"{network}: plain step, s": plain, f"{network}: observed step, s": observed}
         found[f"{network}: cost of observers, share"] = observed / plain - 1.0
