@@ -186,8 +186,8 @@ def measure_moments(sizes: Sizes) -> Figures:
 def measure_observers(sizes: Sizes) -> Figures:
     """Return the seconds per step without and with observers, which take turns of one second or two, and the cost as a share.
 
-    Of the anchor, whose steps are short, so that a turn is ten windows, and of a plain MLP of square layers. What the step that closes a window takes longer than the
-    others is told by itself, of a few runs of each that are waited for.
+    Of the anchor, whose steps are short, so that a turn is ten windows, and of a plain MLP of square layers. What the step that closes a
+    window takes longer than the others is told by itself, of a few runs of each that are waited for.
     """
     found: Figures = {}
     for network, layers, rows, amp, windows in (
