@@ -1,14 +1,15 @@
 // The gradient of an embedding by its table: dtable[v] is the sum of dy[i] over all i with indices[i] = v, in fp32 in the order of i, or
 // exact.
 //
-// | kernel   | idea                                                                                              |
-// |----------|---------------------------------------------------------------------------------------------------|
-// | naive    | a thread per element of the table looks at every index                                            |
-// | segments | indices are sorted with their places; a group of threads per row of the table adds up its segment |
-// | tables   | tables of few rows are added up in shared memory, by slabs of indices (tables.cuh)                |
-// | direct   | few indices: a block picks out those that point to its rows of the table (direct.cuh)             |
-// | lists    | a list of indices per row, in no order, and sums that have none (lists.cuh)                       |
-// | tiles    | a block per tile of the table looks through all indices and sorts its own (tiles.cuh)             |
+// | kernel        | idea                                                                                              |
+// |---------------|---------------------------------------------------------------------------------------------------|
+// | naive         | a thread per element of the table looks at every index                                            |
+// | segments      | indices are sorted with their places; a group of threads per row of the table adds up its segment |
+// | tables        | tables of few rows are added up in shared memory, by slabs of indices (tables.cuh)                |
+// | direct        | few indices: a block picks out those that point to its rows of the table (direct.cuh)             |
+// | lists         | a list of indices per row, in no order, and sums that have none (lists.cuh)                       |
+// | tiles         | a block per tile of the table looks through all indices and sorts its own (tiles.cuh)             |
+// | cluster_tiles | the same in clusters, each of which looks through the indices once                                |
 //
 // A row that many indices point to would keep one group busy while all others are done. So the sorted places are cut into chunks at fixed
 // borders, and a chunk that lies within one segment is added up ahead, by a group of its own; the row's group then takes the chunk's sum.

@@ -118,6 +118,7 @@ BLOCKS = Tunable("blocks", (132, 264, 528), "blocks, and so tables, that the ind
 DIRECT_THREADS = Tunable("threads", (128, 256, 512), "threads of a block")
 TILE_GROUP = Tunable("threads", (2, 4, 8, 16, 32), "threads that take the columns of a tile, 16 bytes each")
 TILE_GROUPS = Tunable("rows", (8, 16, 32, 64, 128, 256), "groups of threads of a block")
+CLUSTER = Tunable("cluster", (2, 4, 8), "blocks that look through the indices together")
 TILES = Tunable("blocks", (132, 264, 528), "tiles of the table, at least, where it has so many rows")
 BLOCK_FITS = Constraint(
     "block_fits",
@@ -219,6 +220,20 @@ KERNELS = (
         max_spill_bytes=360,
         # A key holds a place in 20 bits.
         domain=lambda t: (Count({"count": 1}, max=2**20), Count({"vocabulary": 1}, max=_MOST), Count({"width": 1}, max=2**30)),
+    ),
+    Kernel(
+        "cluster_tiles",
+        "tiles, in clusters whose blocks look through a part of the indices each and hand keys to each other",
+        (TILE_GROUP, TILE_GROUPS, TILES, CLUSTER),
+        (TILE_BLOCK_FITS,),
+        (
+            {"threads": 8, "rows": 64, "blocks": 264, "cluster": 8},
+            {"threads": 16, "rows": 32, "blocks": 264, "cluster": 8},
+            {"threads": 32, "rows": 16, "blocks": 264, "cluster": 8},
+        ),
+        max_spill_bytes=400,  # as in tiles
+        domain=lambda t: (Count({"count": 1}, max=2**20), Count({"vocabulary": 1}, max=_MOST), Count({"width": 1}, max=2**30)),
+        min_arch=90,
     ),
 )
 

@@ -74,7 +74,7 @@ def test_the_gradient_scales_with_dy_to_the_bit(device: Device, open_kernel: Ope
     np.testing.assert_array_equal(scaled["dtable"], once["dtable"] * 4.0)
 
 
-@pytest.mark.parametrize("kernel", ["segments", "tables", "direct", "lists", "tiles"])
+@pytest.mark.parametrize("kernel", ["segments", "tables", "direct", "lists", "tiles", "cluster_tiles"])
 @pytest.mark.parametrize(("count", "vocabulary", "width"), [(2048, 48, 1), (2047, 40, 513), (64, 1, 1000), (1, 48, 9)])
 def test_every_row_is_written_and_no_gradient_is_lost(
     device: Device, open_kernel: Open, kernel: str, count: int, vocabulary: int, width: int
@@ -118,14 +118,17 @@ def test_lists_keep_what_is_not_finite(device: Device, open_kernel: Open, count:
     assert not found[1].any()
 
 
+@pytest.mark.parametrize("kernel", ["tiles", "cluster_tiles"])
 @pytest.mark.parametrize(("count", "rows"), [(9000, 1), (20000, 2), (20000, 3), (9000, 700)])
-def test_tiles_take_rows_with_more_indices_than_they_can_keep(device: Device, open_kernel: Open, count: int, rows: int) -> None:
+def test_tiles_take_rows_with_more_indices_than_they_can_keep(
+    device: Device, open_kernel: Open, kernel: str, count: int, rows: int
+) -> None:
     """All of them point to few rows of one tile: it takes half of its rows at a time, and then a row by slabs."""
     rng = np.random.default_rng(rows)
     dy = rng.integers(-8, 9, (count, 5)).astype(np.float32)
     indices = 2000 + rng.integers(0, rows, count)
     inputs = {"dy": dy, "indices": indices, "status": np.array(0, np.int32)}
-    found = UNDER_TEST.launch(device, open_kernel("tiles"), _make_problem(count, 1 << 20, 5), inputs)["dtable"]
+    found = UNDER_TEST.launch(device, open_kernel(kernel), _make_problem(count, 1 << 20, 5), inputs)["dtable"]
     expected = np.zeros((rows, 5))
     np.add.at(expected, indices - 2000, dy)
     np.testing.assert_array_equal(found[2000 : 2000 + rows], expected)

@@ -11,8 +11,11 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "common/cluster.cuh"
+#include "common/distributed.cuh"
 #include "common/elements.cuh"
 #include "common/indices.cuh"
+#include "common/programmatic.cuh"
 #include "common/reduce.cuh"
 #include "common/rows.cuh"
 #include "embedding_backward/params.h"
@@ -131,8 +134,25 @@ __device__ __forceinline__ void look_through(const Kept& kept, const EmbeddingBa
     look.keep(kept, hits, __shfl_sync(kFullMask, base, 0) + found.before);
 }
 
-// The same, with keys in the order of the threads behind the `num_kept` that are there; returns how many there are then. `totals` holds a
-// number per warp, and is another one in the next call: a barrier later it is free again.
+// Looks through as many indices for a cluster, whose rows are those of `all`, `rows` a block, and keeps each key where its row is.
+template <class Index, int kThreads>
+__device__ __forceinline__ void look_for_cluster(const Kept& all, int rows, const EmbeddingBackwardParams& p, std::int32_t begin,
+                                                 bool is_aligned, bool counts) {
+    const Look<Index, kThreads> look(p, begin, is_aligned, counts);
+    const unsigned hits = look.find_hits(all);
+#pragma unroll
+    for (int u = 0; u < kLookAhead; ++u) {
+        if ((hits >> u & 1u) == 0) continue;
+        const auto row = static_cast<std::uint32_t>(look.found[u] - static_cast<Index>(all.first));
+        const std::uint32_t block = row / static_cast<std::uint32_t>(rows);
+        const int at = add_to_block(all.count, block, 1);
+        const std::uint32_t key = (row - block * static_cast<std::uint32_t>(rows)) << kPlaceBits;
+        if (at < kMostKept) store_to_block(all.keys + at, block, key | static_cast<std::uint32_t>(look.find_place(u)));
+    }
+}
+
+// The same as look_through(), with keys in the order of the threads behind the `num_kept` that are there; returns how many there are then.
+// `totals` holds a number per warp, and is another one in the next call: a barrier later it is free again.
 template <class Index, int kThreads>
 __device__ __forceinline__ int look_in_order(const Kept& kept, const EmbeddingBackwardParams& p, std::int32_t begin, bool is_aligned,
                                              bool counts, int num_kept, int* totals) {
@@ -306,7 +326,8 @@ struct Tile {
     }
 };
 
-template <class Element, class Index, int kGroup, int kGroups>
+// Clusters of kCluster blocks take neighbouring tiles of rows. Launch them with launch_early().
+template <class Element, class Index, int kGroup, int kGroups, int kCluster = 1>
 __global__ void __launch_bounds__(kGroup* kGroups, 1024 / (kGroup * kGroups))
     backward_tiles(const EmbeddingBackwardParams p, const TileShare share) {
     using OneTile = Tile<Element, Index, kGroup, kGroups>;
@@ -316,7 +337,8 @@ __global__ void __launch_bounds__(kGroup* kGroups, 1024 / (kGroup * kGroups))
     __shared__ int count, totals[2][kThreads / kWarpSize];
     const int rank = static_cast<int>(threadIdx.x), group = rank / kGroup;
     const auto column_tiles = static_cast<unsigned>(share.column_tiles);
-    const std::int32_t first_column = static_cast<std::int32_t>(blockIdx.x % column_tiles) * share.columns;
+    const unsigned cluster = blockIdx.x / kCluster, in_cluster = blockIdx.x % kCluster;
+    const std::int32_t first_column = static_cast<std::int32_t>(cluster % column_tiles) * share.columns;
     const std::int32_t end_column = min(static_cast<std::int32_t>(p.width), first_column + share.columns);
     auto& sums = *reinterpret_cast<TileSums<Element, kThreads>*>(keys + kMostKept);
     // Calls visit(columns of the tile) in all threads until each of its columns was a team's. What is left in `sums` is read before the
@@ -334,11 +356,34 @@ __global__ void __launch_bounds__(kGroup* kGroups, 1024 / (kGroup * kGroups))
             __syncthreads();
         }
     };
-    const std::int64_t begin = blockIdx.x / column_tiles * share.rows;
-    const std::int64_t end = begin + share.rows < p.vocabulary ? begin + share.rows : p.vocabulary;
-    bool counts = blockIdx.x == 0;  // wrong indices, once
+    const std::int64_t first_of_cluster = cluster / column_tiles * kCluster * share.rows,
+                       begin = first_of_cluster + in_cluster * share.rows;
+    const std::int64_t end =
+        begin + share.rows < p.vocabulary ? begin + share.rows : p.vocabulary;  // of a cluster's last ones before begin
+    bool counts = cluster == 0;  // wrong indices, once
     Kept kept = {begin, static_cast<int>(end - begin), keys, &count};
     const auto count_all = static_cast<std::int32_t>(p.count);
+    const std::int32_t looks = (count_all - 1) / kLook + 1;
+    const auto clear = [&] {
+        __syncthreads();
+        for (int i = rank; i < kMostTileRows / 32; i += kThreads) occupied[i] = 0;
+        if (rank == 0) count = 0;
+        __syncthreads();
+    };
+    bool has_keys = false;
+    if constexpr (kCluster > 1) {
+        wait_for_predecessor();
+        clear();
+        sync_cluster();
+        const std::int64_t left = p.vocabulary - first_of_cluster, rows = kCluster * share.rows;
+        const Kept all = {first_of_cluster, static_cast<int>(left < rows ? left : rows), keys, &count};
+        for (auto look = static_cast<std::int32_t>(in_cluster); look < looks; look += kCluster) {
+            look_for_cluster<Index, kThreads>(all, static_cast<int>(share.rows), p, look * kLook, share.has_aligned_indices, counts);
+        }
+        sync_cluster();
+        counts = false;
+        has_keys = true;
+    }
 
     const auto add_row = [&] {
         int num_looks = 0;
@@ -372,19 +417,19 @@ __global__ void __launch_bounds__(kGroup* kGroups, 1024 / (kGroup * kGroups))
     };
 
     while (kept.first < end) {
-        if (kept.num_rows == 1) {
+        if (kept.num_rows == 1 && (!has_keys || count > kMostKept)) {
             add_row();
         } else {
-            __syncthreads();
-            for (int i = rank; i < kMostTileRows / 32; i += kThreads) occupied[i] = 0;
-            if (rank == 0) count = 0;
-            __syncthreads();
-            // Each block begins elsewhere: together they bring all indices into the cache, and do not crowd there.
-            const std::int32_t looks = (count_all - 1) / kLook + 1, first_look = static_cast<std::int32_t>(blockIdx.x % looks);
-            for (std::int32_t i = 0, look = first_look; i < looks; ++i, look = look + 1 < looks ? look + 1 : 0) {
-                look_through<Index, kThreads>(kept, p, look * kLook, share.has_aligned_indices, counts);
+            if (!has_keys) {
+                clear();
+                // Each block begins elsewhere: together they bring all indices into the cache, and do not crowd there.
+                const auto first_look = static_cast<std::int32_t>(blockIdx.x % looks);
+                for (std::int32_t i = 0, look = first_look; i < looks; ++i, look = look + 1 < looks ? look + 1 : 0) {
+                    look_through<Index, kThreads>(kept, p, look * kLook, share.has_aligned_indices, counts);
+                }
+                __syncthreads();
             }
-            __syncthreads();
+            has_keys = false;
             const int num_kept = count;
             if (num_kept > kMostKept) {
                 counts = false;

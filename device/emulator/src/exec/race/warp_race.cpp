@@ -185,8 +185,8 @@ void Interpreter<M>::race_write_unit(uint32_t unit, uint32_t lane, bool strong, 
 
 namespace {
 
-// Units [first, first + count) read by threads thread0, thread0 + 1, ... of one warp, `1 << per_thread_shift` units each. A read of the same
-// warp before its last barrier gives way: whoever comes after this one comes after that one.
+// Units [first, first + count) read by threads thread0, thread0 + 1, ... of one warp, `1 << per_thread_shift` units each. A read of the
+// same warp before its last barrier gives way: whoever comes after this one comes after that one.
 AICF_INLINE void note_run(Block& block, uint32_t first, uint32_t count, uint32_t stamp0, uint32_t per_thread_shift, uint32_t warp,
                           uint32_t warp_floor, uint32_t pc) {
     const uint32_t floor = floor_stamp(block), own_floor = warp_floor_stamp(block, warp_floor);
