@@ -25,7 +25,7 @@ MAX_WHOLE_INSTRUCTIONS = 50_000_000
 _MAX_WHOLE_WARPS = 2**19
 # ... and what it may move where all of its outputs have been judged in part.
 _MOST_REPEATED_BYTES = 8e6
-_MOST_WHOLE_BYTES = 3.2e7
+_MOST_WHOLE_BYTES = 4e7
 # A search through more elements than fp32 can number.
 _MOST_SEARCHED_BYTES = 7e7
 _MOST_WHOLE_FLOPS = 1e9

@@ -316,7 +316,7 @@ PROBLEMS = (
     _problem("bench", 100000, 290000, 20),
     _problem("bench", 20000, 50257, 384),
     _problem("bench", 300000, 40000, 256, "bfloat16"),
-    _problem("bench", 1200000, 100000, 32),
+    _problem("bench", 1050000, 100000, 32),
     _problem("bench", 200000, 50000, 1024, "float16"),
     _problem("bench", 140000, 8000, 3200, "bfloat16"),
 )

@@ -55,8 +55,11 @@ def _is_of(kind: str, problem: str, *, takes_nk: bool, drops: bool) -> bool:
     """Say whether a problem, by its name, is of the dtype that is meant, of a layout of B that is taken, and without what is not served."""
     if not drops and "with_dropout" in problem:
         return False
-    is_fp32 = "=bfloat16" not in problem and "=float16" not in problem and "precision=" not in problem
-    is_meant = is_fp32 if kind == "float32" else any(word in problem for word in kind.split())
+    if kind == "plain":  # of any dtype, in its own precision
+        is_meant = "precision=" not in problem
+    else:
+        is_fp32 = "=bfloat16" not in problem and "=float16" not in problem and "precision=" not in problem
+        is_meant = is_fp32 if kind == "float32" else any(word in problem for word in kind.split())
     return is_meant and (takes_nk or "b_layout=nk" not in problem)
 
 
@@ -66,7 +69,7 @@ def test_kernel_verifies_on_every_problem(device: Device, open_kernel: Open, ker
         device, VARIANTS[kernel], open_kernel(kernel), thin(Effort(max_extra_flops=1e5, num_hidden=2, max_hidden_flops=4e6))
     )
     served = [p for p in problems if p.status == "passed"]
-    kind = "=bfloat16 =float16" if kernel in HALF else "precision=" if kernel in TF32 else "float32"
+    kind = "=bfloat16 =float16" if kernel in HALF else "precision=" if kernel in TF32 else "plain" if kernel == "tiny" else "float32"
     of_its_dtype = [p for p in problems if _is_of(kind, p.problem, takes_nk=kernel not in KN_ONLY, drops=kernel in DROPPING)]
     assert len(served) == len(of_its_dtype) or (served and kernel in ALIGNED_ONLY)
 
