@@ -1,5 +1,5 @@
-// The gradient of an embedding by its table: dtable[v] is the sum of dy[i] over all i with indices[i] = v, in fp32 in the order of i, or
-// exact.
+// The gradient of an embedding by its table: dtable[v] is the sum of dy[i] over all i with indices[i] = v, in fp32 in an order that
+// depends on the indices alone.
 //
 // | kernel        | idea                                                                                              |
 // |---------------|---------------------------------------------------------------------------------------------------|
@@ -7,7 +7,6 @@
 // | segments      | indices are sorted with their places; a group of threads per row of the table adds up its segment |
 // | tables        | tables of few rows are added up in shared memory, by slabs of indices (tables.cuh)                |
 // | direct        | few indices: a block picks out those that point to its rows of the table (direct.cuh)             |
-// | lists         | a list of indices per row, in no order, and sums that have none (lists.cuh)                       |
 // | tiles         | a block per tile of the table looks through all indices and sorts its own (tiles.cuh)             |
 // | cluster_tiles | the same in clusters, each of which looks through the indices once                                |
 //
@@ -19,7 +18,6 @@
 #include "common/indices.cuh"
 #include "common/rows.cuh"
 #include "embedding_backward/direct.cuh"
-#include "embedding_backward/lists.cuh"
 #include "embedding_backward/params.h"
 #include "embedding_backward/sort.cuh"
 #include "embedding_backward/tables.cuh"

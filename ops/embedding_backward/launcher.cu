@@ -158,40 +158,6 @@ struct direct {
 };
 
 template <class Element, class Index>
-struct lists {
-    static constexpr unsigned kLongBlocks = 528;
-
-    // counts and totals, which are cleared together, come first.
-    static Lists share_out(const Params& p, void* memory) {
-        auto* const counts = static_cast<std::int32_t*>(memory);
-        auto* const starts = counts + p.vocabulary + 2;
-        auto* const ranks = starts + p.vocabulary;
-        auto* const places = ranks + p.count;
-        return {counts, counts + p.vocabulary, starts, places + p.count, ranks, places};
-    }
-
-    static std::size_t count_bytes(const Params& p) {
-        return sizeof(std::int32_t) * static_cast<std::size_t>(2 * p.vocabulary + 2 + 2 * p.count + p.count / (kLongRow + 1));
-    }
-
-    static AicfStatus launch(const Params& p, void* memory, cudaStream_t stream) {
-        const Lists lists = share_out(p, memory);
-        const std::int64_t blocks = divide_up(p.count, kSortThreads);
-        AICF_RETURN_IF_CUDA_ERROR(
-            cudaMemsetAsync(lists.counts, 0, sizeof(std::int32_t) * static_cast<std::size_t>(p.vocabulary + 2), stream));
-        AICF_RETURN_IF_NOT_OK(launch_kernel(count_lists<Index>, blocks, kSortThreads, 0, stream, p, lists));
-        AICF_RETURN_IF_NOT_OK(launch_kernel(place_lists, divide_up(p.vocabulary, kSortThreads), kSortThreads, 0, stream, p, lists));
-        AICF_RETURN_IF_NOT_OK(launch_kernel(fill_lists<Index>, blocks, kSortThreads, 0, stream, p, lists));
-        const bool is_packed = has_pack_rows<Element>(p.dy, p.lddy) && has_pack_rows<Element>(p.dtable, p.lddtable);
-        if (p.count > kLongRow) {
-            AICF_RETURN_IF_NOT_OK(launch_kernel(backward_long_lists<Element>, kLongBlocks, kLongThreads, 0, stream, p, lists, is_packed));
-        }
-        return launch_kernel(backward_lists<Element, kThreads, kRows>, divide_up(p.vocabulary, kRows), kThreads * kRows, 0, stream, p,
-                             lists, is_packed);
-    }
-};
-
-template <class Element, class Index>
 struct tiles {
     static std::size_t count_bytes(const Params&) { return 0; }
 

@@ -189,23 +189,6 @@ KERNELS = (
         domain=lambda t: (Count({"count": 1}, max=_MOST_DIRECT), Count({"vocabulary": 1}, max=_MOST), Count({"width": 1}, max=2**30)),
     ),
     Kernel(
-        "lists",
-        "a list of indices per row of the table, in no order, and sums that are exact and so have none",
-        (GROUP, ROWS),
-        (BLOCK_FITS, ONE_ROW_BEYOND_WARP),
-        (
-            {"threads": 8, "rows": 32},
-            {"threads": 2, "rows": 64},
-            {"threads": 32, "rows": 8},
-            {"threads": 128, "rows": 1},
-            {"threads": 512, "rows": 1},
-        ),
-        max_spill_bytes=16,  # of long rows, which want two or three more than the 128 registers that a thread of 512 has
-        # A unit of a sum of so many terms is far below fp32's rounding of the largest.
-        domain=lambda t: (Count({"count": 1}, max=2**24), Count({"vocabulary": 1}, max=_MOST), Count({"width": 1}, max=2**30)),
-        tile=lambda t: {"vocabulary": t["rows"]},
-    ),
-    Kernel(
         "tiles",
         "a block per tile of the table looks through all indices and sorts those that point to its rows",
         (TILE_GROUP, TILE_GROUPS, TILES),
