@@ -14,10 +14,12 @@ namespace aicf {
 
 inline constexpr int kHalfBytes = 2;
 
+// Lets a kernel have so much dynamic shared memory.
 template <class Kernel>
-AicfStatus allow_shared_memory(Kernel kernel, int bytes, int static_bytes = 0) {
-    constexpr int kDefaultBytes = 48 * 1024;
-    if (bytes + static_bytes <= kDefaultBytes) return make_ok();
+AicfStatus allow_shared_memory(Kernel kernel, int bytes) {
+    // The 48 KiB that a block has without asking hold a kernel's static shared memory, too.
+    constexpr int kDefaultBytes = 48 * 1024, kMaxStaticBytes = 16 * 1024;
+    if (bytes + kMaxStaticBytes <= kDefaultBytes) return make_ok();
     return AICF_CUDA_STATUS(
         cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
 }
@@ -34,9 +36,7 @@ inline constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b) { return
 template <class... Parameters, class... Arguments>
 AicfStatus launch_kernel(void (*kernel)(Parameters...), dim3 grid, int threads, int shared_bytes, cudaStream_t stream,
                          const Arguments&... arguments) {
-    // The 48 KiB that a block has without asking hold a kernel's static shared memory, too.
-    constexpr int kMaxStaticBytes = 16 * 1024;
-    if (shared_bytes > 0) AICF_RETURN_IF_NOT_OK(allow_shared_memory(kernel, shared_bytes, kMaxStaticBytes));
+    AICF_RETURN_IF_NOT_OK(allow_shared_memory(kernel, shared_bytes));
     kernel<<<grid, static_cast<unsigned>(threads), static_cast<std::size_t>(shared_bytes), stream>>>(arguments...);
     return AICF_CUDA_STATUS(cudaGetLastError());
 }

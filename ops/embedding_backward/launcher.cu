@@ -191,7 +191,6 @@ struct tiles {
 template <class Element, class Index>
 struct cluster_tiles {
     static constexpr int kCluster = kTunables.cluster > 0 ? kTunables.cluster : 1;
-    static constexpr int kMostOwnBytes = 1024;
 
     static std::size_t count_bytes(const Params&) { return 0; }
 
@@ -199,11 +198,8 @@ struct cluster_tiles {
         using Tiles = tiles<Element, Index>;
         const TileShare share = Tiles::share_out(p);
         const std::int64_t clusters = divide_up(divide_up(p.vocabulary, share.rows), kCluster) * share.column_tiles;
-        const auto kernel = backward_tiles<Element, Index, kThreads, kRows, kCluster>;
-        // Together with what it has of its own, which launch_early() does not ask for.
-        AICF_RETURN_IF_NOT_OK(allow_shared_memory(kernel, Tiles::kBytes, kMostOwnBytes));
-        return launch_early(kernel, static_cast<unsigned>(clusters * kCluster), kThreads * kRows, Tiles::kBytes, kCluster, stream, p,
-                            share);
+        return launch_early(backward_tiles<Element, Index, kThreads, kRows, kCluster>, static_cast<unsigned>(clusters * kCluster),
+                            kThreads * kRows, Tiles::kBytes, kCluster, stream, p, share);
     }
 };
 

@@ -144,6 +144,11 @@ def _serve() -> tuple[Count, ...]:
     return (Count({"count": 1}, max=_MOST), Count({"vocabulary": 1}, max=_MOST), Count({"width": 1}, max=2**32))
 
 
+def _serve_keys() -> tuple[Count, ...]:
+    """Return what keys of 32 bits allow, which hold a place in 20 bits."""
+    return (Count({"count": 1}, max=2**20), Count({"vocabulary": 1}, max=_MOST), Count({"width": 1}, max=2**30))
+
+
 KERNELS = (
     Kernel(
         "naive",
@@ -201,8 +206,7 @@ KERNELS = (
         ),
         # What a block is is put away while it adds up, in a few registers for each of six instances; two blocks' threads have 64 each.
         max_spill_bytes=360,
-        # A key holds a place in 20 bits.
-        domain=lambda t: (Count({"count": 1}, max=2**20), Count({"vocabulary": 1}, max=_MOST), Count({"width": 1}, max=2**30)),
+        domain=lambda t: _serve_keys(),
     ),
     Kernel(
         "cluster_tiles",
@@ -215,7 +219,7 @@ KERNELS = (
             {"threads": 32, "rows": 16, "blocks": 264, "cluster": 8},
         ),
         max_spill_bytes=400,  # as in tiles
-        domain=lambda t: (Count({"count": 1}, max=2**20), Count({"vocabulary": 1}, max=_MOST), Count({"width": 1}, max=2**30)),
+        domain=lambda t: _serve_keys(),
         min_arch=90,
     ),
 )

@@ -19,6 +19,7 @@
 #include "common/reduce.cuh"
 #include "common/rows.cuh"
 #include "embedding_backward/params.h"
+#include "embedding_backward/sort.cuh"
 
 namespace aicf::embedding_backward {
 
@@ -109,13 +110,7 @@ struct Found {
 
     explicit __device__ __forceinline__ Found(unsigned hits) {
         own = __popc(hits);
-        const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
-        int last = own;
-#pragma unroll
-        for (int offset = 1; offset < kWarpSize; offset *= 2) {
-            const int other = __shfl_up_sync(kFullMask, last, offset);
-            last += lane >= offset ? other : 0;
-        }
+        const int last = scan_warp(own);
         before = last - own;
         total = __shfl_sync(kFullMask, last, kWarpSize - 1);
     }
