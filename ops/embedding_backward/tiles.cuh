@@ -382,30 +382,30 @@ __global__ void __launch_bounds__(kGroup* kGroups, 1024 / (kGroup * kGroups))
 
     const auto add_row = [&] {
         int num_looks = 0;
+        std::int32_t at = 0, counted = counts ? 0 : count_all;  // up to where wrong indices were counted
         // Keeps as many keys as there is room for, of the indices from `at` on.
-        const auto keep_slab = [&](std::int32_t& at) {
+        const auto keep_slab = [&] {
             int num_kept = 0;
             do {
-                num_kept =
-                    look_in_order<Index, kThreads>(kept, p, at, share.has_aligned_indices, counts, num_kept, totals[num_looks++ % 2]);
+                num_kept = look_in_order<Index, kThreads>(kept, p, at, share.has_aligned_indices, at >= counted, num_kept,
+                                                          totals[num_looks++ % 2]);
                 at += kLook;
+                counted = max(counted, at);
             } while (at < count_all && num_kept <= kMostKept - kLook);
             __syncthreads();
             return num_kept;
         };
-        const bool is_one_slab = count_all <= kMostKept;
-        std::int32_t at = 0;
-        const int num_kept = is_one_slab ? keep_slab(at) : kMostKept;
-        visit_columns(num_kept, [&](const OneTile& tile) {
+        const int num_kept = keep_slab();
+        const bool is_one_slab = at >= count_all;
+        visit_columns(is_one_slab ? num_kept : kMostKept, [&](const OneTile& tile) {
             Pack<Element> whole = {};
             if (is_one_slab) {
                 tile.add_slab(whole, keys, num_kept);
             } else {
                 for (at = 0; at < count_all;) {
-                    tile.add_slab(whole, keys, keep_slab(at));
+                    tile.add_slab(whole, keys, keep_slab());
                     __syncthreads();
                 }
-                counts = false;
             }
             if (tile.group == 0) tile.store(kept.first, whole);
         });
