@@ -22,31 +22,4 @@ __device__ __forceinline__ float4 load_from_block(const float* shared, std::uint
     return value;
 }
 
-// Adds to an integer of block `rank` of this cluster, at the place that `shared` has in this block; returns what it was. Other blocks see
-// it at once, and what else a thread wrote behind a barrier of the cluster.
-__device__ __forceinline__ int add_to_block(int* shared, std::uint32_t rank, int value) {
-    int before;
-    asm volatile(
-        "{\n"
-        ".reg .b32 remote;\n"
-        "mapa.shared::cluster.u32 remote, %1, %2;\n"
-        "atom.relaxed.cluster.shared::cluster.add.s32 %0, [remote], %3;\n"
-        "}"
-        : "=r"(before)
-        : "r"(find_shared_address(shared)), "r"(rank), "r"(value)
-        : "memory");
-    return before;
-}
-
-__device__ __forceinline__ void store_to_block(std::uint32_t* shared, std::uint32_t rank, std::uint32_t value) {
-    asm volatile(
-        "{\n"
-        ".reg .b32 remote;\n"
-        "mapa.shared::cluster.u32 remote, %0, %1;\n"
-        "st.shared::cluster.u32 [remote], %2;\n"
-        "}" ::"r"(find_shared_address(shared)),
-        "r"(rank), "r"(value)
-        : "memory");
-}
-
 }  // namespace aicf

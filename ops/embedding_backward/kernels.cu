@@ -8,7 +8,7 @@
 // | tables        | tables of few rows are added up in shared memory, by slabs of indices (tables.cuh)                |
 // | direct        | few indices: a block picks out those that point to its rows of the table (direct.cuh)             |
 // | tiles         | a block per tile of the table looks through all indices and sorts its own (tiles.cuh)             |
-// | cluster_tiles | the same in clusters, each of which looks through the indices once                                |
+// | buckets       | the same by keys that a launch ahead has put in order of tiles (buckets.cuh)                      |
 //
 // A row that many indices point to would keep one group busy while all others are done. So the sorted places are cut into chunks at fixed
 // borders, and a chunk that lies within one segment is added up ahead, by a group of its own; the row's group then takes the chunk's sum.

@@ -161,45 +161,71 @@ template <class Element, class Index>
 struct tiles {
     static std::size_t count_bytes(const Params&) { return 0; }
 
-    // Enough tiles for all multiprocessors, and more where the table is large beside what each block looks through; of a tile's rows about
-    // half as many indices as it can keep, where indices are spread evenly. Rows are whole unless there are too few of them.
-    static TileShare share_out(const Params& p) {
+    // Enough tiles for all multiprocessors, and more where the table is large beside what each block looks through, but not beyond `most`;
+    // of a tile's rows about half as many indices as it can keep, where indices are spread evenly. Rows are whole unless there are too few
+    // of them.
+    static TileShare share_out(const Params& p, std::int64_t most) {
         constexpr std::int64_t kTileBytes = 128 * 1024, kColumns = kThreads * kPackElems<Element>;
         const std::int64_t bytes = std::max(kTileBytes, 2 * p.count * static_cast<std::int64_t>(sizeof(Index)));
         const std::int64_t elems = bytes / static_cast<std::int64_t>(sizeof(Element));
         const std::int64_t wanted = std::max<std::int64_t>(kTunables.blocks, p.vocabulary * p.width / elems);
         const std::int64_t least = std::max(divide_up(p.count, kMostKept / 2), divide_up(p.vocabulary, kMostTileRows));
-        const std::int64_t row_tiles = std::min(std::max(wanted, least), p.vocabulary), parts = divide_up(p.width, kColumns);
+        const std::int64_t row_tiles = std::min({std::max(wanted, least), p.vocabulary, most}), parts = divide_up(p.width, kColumns);
         TileShare share = {};
         share.rows = divide_up(p.vocabulary, row_tiles);
         share.columns = static_cast<std::int32_t>(divide_up(parts, std::min(parts, divide_up(wanted, row_tiles))) * kColumns);
         share.column_tiles = static_cast<std::int32_t>(divide_up(p.width, share.columns));
-        share.is_packed = has_pack_rows<Element>(p.dy, p.lddy) && has_pack_rows<Element>(p.dtable, p.lddtable);
+        share.accesses = choose_accesses(p);
         share.has_aligned_indices = reinterpret_cast<std::uintptr_t>(p.indices) % 16 == 0;
         return share;
+    }
+
+    // Where rows of the table are stored by elements, those lie apart if they were loaded by packs: worth it where more is loaded.
+    static Accesses choose_accesses(const Params& p) {
+        constexpr int kElemBytes = static_cast<int>(sizeof(Element));
+        constexpr std::int64_t kLeastLoads = 4;
+        Accesses accesses = {0, has_pack_rows<Element>(p.dtable, p.lddtable)};
+        if (!accesses.stores_packs && p.count < kLeastLoads * p.vocabulary) return accesses;
+        for (int bytes = 16; bytes > kElemBytes && accesses.loads == 0; bytes /= 2) {
+            if (has_aligned_rows(p.dy, p.lddy, kElemBytes, bytes)) accesses.loads = bytes;
+        }
+        return accesses;
     }
 
     static constexpr int kBytes = kMostKept * sizeof(std::uint32_t) + sizeof(TileSums<Element, kThreads * kRows>);
 
     static AicfStatus launch(const Params& p, void*, cudaStream_t stream) {
-        const TileShare share = share_out(p);
+        const TileShare share = share_out(p, p.vocabulary);
         return launch_kernel(backward_tiles<Element, Index, kThreads, kRows>, divide_up(p.vocabulary, share.rows) * share.column_tiles,
-                             kThreads * kRows, kBytes, stream, p, share);
+                             kThreads * kRows, kBytes, stream, p, share, Buckets{});
     }
 };
 
 template <class Element, class Index>
-struct cluster_tiles {
-    static constexpr int kCluster = kTunables.cluster > 0 ? kTunables.cluster : 1;
+struct buckets {
+    using Tiles = tiles<Element, Index>;
 
-    static std::size_t count_bytes(const Params&) { return 0; }
+    // Keys first, which are on a 16-byte boundary.
+    static Buckets lay_out(const Params& p, const TileShare& share, void* memory) {
+        const std::int64_t chunks = divide_up(p.count, kBucketChunk);
+        auto* const keys = static_cast<std::uint32_t*>(memory);
+        auto* const begins = reinterpret_cast<std::int32_t*>(keys + chunks * kBucketChunk);
+        return {keys, begins, static_cast<int>(divide_up(p.vocabulary, share.rows)), static_cast<int>(chunks), make_divisor(share.rows)};
+    }
 
-    static AicfStatus launch(const Params& p, void*, cudaStream_t stream) {
-        using Tiles = tiles<Element, Index>;
-        const TileShare share = Tiles::share_out(p);
-        const std::int64_t clusters = divide_up(divide_up(p.vocabulary, share.rows), kCluster) * share.column_tiles;
-        return launch_early(backward_tiles<Element, Index, kThreads, kRows, kCluster>, static_cast<unsigned>(clusters * kCluster),
-                            kThreads * kRows, Tiles::kBytes, kCluster, stream, p, share);
+    static std::size_t count_bytes(const Params& p) {
+        const Buckets buckets = lay_out(p, Tiles::share_out(p, kMostBuckets), nullptr);
+        return sizeof(std::int32_t) * static_cast<std::size_t>(buckets.chunks) *
+               static_cast<std::size_t>(kBucketChunk + buckets.num_buckets + 1);
+    }
+
+    static AicfStatus launch(const Params& p, void* memory, cudaStream_t stream) {
+        const TileShare share = Tiles::share_out(p, kMostBuckets);
+        const Buckets buckets = lay_out(p, share, memory);
+        AICF_RETURN_IF_NOT_OK(
+            launch_kernel(fill_buckets<Index>, buckets.chunks, kBucketThreads, 0, stream, p, buckets, share.has_aligned_indices));
+        return launch_early(backward_tiles<Element, Index, kThreads, kRows, true>, buckets.num_buckets * share.column_tiles,
+                            kThreads * kRows, Tiles::kBytes, 1, stream, p, share, buckets);
     }
 };
 

@@ -118,7 +118,6 @@ BLOCKS = Tunable("blocks", (132, 264, 528), "blocks, and so tables, that the ind
 DIRECT_THREADS = Tunable("threads", (128, 256, 512), "threads of a block")
 TILE_GROUP = Tunable("threads", (2, 4, 8, 16, 32), "threads that take the columns of a tile, 16 bytes each")
 TILE_GROUPS = Tunable("rows", (8, 16, 32, 64, 128, 256), "groups of threads of a block")
-CLUSTER = Tunable("cluster", (2, 4, 8), "blocks that look through the indices together")
 TILES = Tunable("blocks", (132, 264, 528), "tiles of the table, at least, where it has so many rows")
 BLOCK_FITS = Constraint(
     "block_fits",
@@ -209,18 +208,17 @@ KERNELS = (
         domain=lambda t: _serve_keys(),
     ),
     Kernel(
-        "cluster_tiles",
-        "tiles, in clusters whose blocks look through a part of the indices each and hand keys to each other",
-        (TILE_GROUP, TILE_GROUPS, TILES, CLUSTER),
+        "buckets",
+        "tiles, whose keys a launch ahead has put in order of tiles: indices are looked through once",
+        (TILE_GROUP, TILE_GROUPS, TILES),
         (TILE_BLOCK_FITS,),
         (
-            {"threads": 8, "rows": 64, "blocks": 264, "cluster": 8},
-            {"threads": 16, "rows": 32, "blocks": 264, "cluster": 8},
-            {"threads": 32, "rows": 16, "blocks": 264, "cluster": 8},
+            {"threads": 8, "rows": 64, "blocks": 264},
+            {"threads": 32, "rows": 16, "blocks": 264},
+            {"threads": 8, "rows": 128, "blocks": 132},
         ),
         max_spill_bytes=400,  # as in tiles
-        domain=lambda t: _serve_keys(),
-        min_arch=90,
+        domain=lambda t: (*_serve_keys(), Count({"vocabulary": 1}, max=1023 * 4096)),
     ),
 )
 

@@ -74,7 +74,7 @@ def test_the_gradient_scales_with_dy_to_the_bit(device: Device, open_kernel: Ope
     np.testing.assert_array_equal(scaled["dtable"], once["dtable"] * 4.0)
 
 
-@pytest.mark.parametrize("kernel", ["segments", "tables", "direct", "tiles", "cluster_tiles"])
+@pytest.mark.parametrize("kernel", ["segments", "tables", "direct", "tiles", "buckets"])
 @pytest.mark.parametrize(("count", "vocabulary", "width"), [(2048, 48, 1), (2047, 40, 513), (64, 1, 1000), (1, 48, 9)])
 def test_every_row_is_written_and_no_gradient_is_lost(
     device: Device, open_kernel: Open, kernel: str, count: int, vocabulary: int, width: int
@@ -89,7 +89,7 @@ def test_every_row_is_written_and_no_gradient_is_lost(
     np.testing.assert_array_equal(found["dtable"], expected)
 
 
-@pytest.mark.parametrize("kernel", ["tiles", "cluster_tiles"])
+@pytest.mark.parametrize("kernel", ["tiles", "buckets"])
 @pytest.mark.parametrize(("count", "rows"), [(9000, 1), (20000, 2), (20000, 3), (9000, 700)])
 def test_tiles_take_rows_with_more_indices_than_they_can_keep(
     device: Device, open_kernel: Open, kernel: str, count: int, rows: int

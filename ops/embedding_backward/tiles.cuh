@@ -9,111 +9,22 @@
 #pragma once
 
 #include <cstdint>
-#include <type_traits>
 
-#include "common/cluster.cuh"
-#include "common/distributed.cuh"
 #include "common/elements.cuh"
-#include "common/indices.cuh"
 #include "common/programmatic.cuh"
-#include "common/reduce.cuh"
-#include "common/rows.cuh"
+#include "embedding_backward/accesses.cuh"
+#include "embedding_backward/buckets.cuh"
+#include "embedding_backward/keys.cuh"
 #include "embedding_backward/params.h"
-#include "embedding_backward/sort.cuh"
 
 namespace aicf::embedding_backward {
-
-// A key holds a row of the tile above a place among the indices, so that keys are sorted by row and then by place.
-inline constexpr int kPlaceBits = 20, kMostTilePlaces = 1 << kPlaceBits, kMostTileRows = 1 << (32 - kPlaceBits);
-inline constexpr int kMostKept = 8192;  // keys
-inline constexpr int kLookAhead = 8;  // indices of a thread under way together
 
 // How the table is shared out: tiles of `rows` rows by `columns` columns, `column_tiles` next to each other first.
 struct TileShare {
     std::int64_t rows;
     std::int32_t columns, column_tiles;
-    bool is_packed;  // rows of both matrices consist of accesses of 16 bytes
+    Accesses accesses;
     bool has_aligned_indices;
-};
-
-__device__ __forceinline__ int row_of(std::uint32_t key) { return static_cast<int>(key >> kPlaceBits); }
-__device__ __forceinline__ std::int32_t place_of(std::uint32_t key) { return static_cast<std::int32_t>(key & (kMostTilePlaces - 1)); }
-
-// The rows of the table that are kept now, and what is kept: in no order, with a count that goes on where the keys are full.
-struct Kept {
-    std::int64_t first;
-    int num_rows;
-    std::uint32_t* keys;  // [kMostKept]
-    int* count;
-};
-
-// A thread's kLookAhead indices of those from `begin` on; -1 stands for one beyond the last.
-template <class Index, int kThreads>
-struct Look {
-    static constexpr int kAccess = 16 / static_cast<int>(sizeof(Index));
-    alignas(16) Index found[kLookAhead];
-    std::int32_t begin;
-    bool is_aligned;
-
-    __device__ __forceinline__ Look(const EmbeddingBackwardParams& p, std::int32_t begin, bool is_aligned, bool counts)
-        : begin(begin), is_aligned(is_aligned) {
-        const auto* const indices = static_cast<const Index*>(p.indices);
-        const auto end = static_cast<std::int32_t>(p.count);
-#pragma unroll
-        for (int u = 0; u < kLookAhead; u += kAccess) {
-            if (is_aligned && find_place(u) + kAccess <= end) {
-                *reinterpret_cast<uint4*>(found + u) = *reinterpret_cast<const uint4*>(indices + find_place(u));
-            } else {
-#pragma unroll
-                for (int e = u; e < u + kAccess; ++e) found[e] = find_place(e) < end ? indices[find_place(e)] : Index{-1};
-            }
-        }
-        if (!counts) return;
-#pragma unroll
-        for (int u = 0; u < kLookAhead; ++u) {
-            if (find_place(u) < end) check_index(found[u], p.vocabulary, true, p.status);
-        }
-    }
-
-    __device__ __forceinline__ std::int32_t find_place(int u) const {
-        const int rank = static_cast<int>(threadIdx.x);
-        return begin + (is_aligned ? (u / kAccess * kThreads + rank) * kAccess + u % kAccess : u * kThreads + rank);
-    }
-
-    // Bit u is set where index u points to one of the rows.
-    __device__ __forceinline__ unsigned find_hits(const Kept& kept) const {
-        using Unsigned = std::make_unsigned_t<Index>;
-        unsigned hits = 0;
-#pragma unroll
-        for (int u = 0; u < kLookAhead; ++u) {
-            const bool is_hit = static_cast<Unsigned>(found[u]) - static_cast<Unsigned>(kept.first) < static_cast<Unsigned>(kept.num_rows);
-            hits |= is_hit ? 1u << u : 0u;
-        }
-        return hits;
-    }
-
-    // Keys of the hits, from `at` on.
-    __device__ __forceinline__ void keep(const Kept& kept, unsigned hits, int at) const {
-#pragma unroll
-        for (int u = 0; u < kLookAhead; ++u) {
-            if ((hits >> u & 1u) == 0) continue;
-            const auto row = static_cast<std::uint32_t>(found[u] - static_cast<Index>(kept.first));
-            if (at < kMostKept) kept.keys[at] = row << kPlaceBits | static_cast<std::uint32_t>(find_place(u));
-            ++at;
-        }
-    }
-};
-
-// What the warp's lanes found: `own` of the lane, `total` of all, and `before` of the lanes in front of it.
-struct Found {
-    int own, before, total;
-
-    explicit __device__ __forceinline__ Found(unsigned hits) {
-        own = __popc(hits);
-        const int last = scan_warp(own);
-        before = last - own;
-        total = __shfl_sync(kFullMask, last, kWarpSize - 1);
-    }
 };
 
 // Looks through kThreads * kLookAhead indices from `begin` on, not beyond the last; keys lie in no order.
@@ -127,23 +38,6 @@ __device__ __forceinline__ void look_through(const Kept& kept, const EmbeddingBa
     int base = 0;
     if (threadIdx.x % kWarpSize == 0) base = atomicAdd(kept.count, found.total);
     look.keep(kept, hits, __shfl_sync(kFullMask, base, 0) + found.before);
-}
-
-// Looks through as many indices for a cluster, whose rows are those of `all`, `rows` a block, and keeps each key where its row is.
-template <class Index, int kThreads>
-__device__ __forceinline__ void look_for_cluster(const Kept& all, int rows, const EmbeddingBackwardParams& p, std::int32_t begin,
-                                                 bool is_aligned, bool counts) {
-    const Look<Index, kThreads> look(p, begin, is_aligned, counts);
-    const unsigned hits = look.find_hits(all);
-#pragma unroll
-    for (int u = 0; u < kLookAhead; ++u) {
-        if ((hits >> u & 1u) == 0) continue;
-        const auto row = static_cast<std::uint32_t>(look.found[u] - static_cast<Index>(all.first));
-        const std::uint32_t block = row / static_cast<std::uint32_t>(rows);
-        const int at = add_to_block(all.count, block, 1);
-        const std::uint32_t key = (row - block * static_cast<std::uint32_t>(rows)) << kPlaceBits;
-        if (at < kMostKept) store_to_block(all.keys + at, block, key | static_cast<std::uint32_t>(look.find_place(u)));
-    }
 }
 
 // The same as look_through(), with keys in the order of the threads behind the `num_kept` that are there; returns how many there are then.
@@ -226,45 +120,55 @@ __device__ __forceinline__ void add_kept(Pack<Element>& sum, const float (&terms
 template <class Element, class Index, int kGroup, int kGroups>
 struct Tile {
     static constexpr int kThreads = kGroup * kGroups, kElems = kPackElems<Element>, kColumns = kGroup * kElems;
-    static constexpr int kInFlight = sizeof(Element) == 4 ? 4 : 2;  // all that 64 registers hold
 
     const EmbeddingBackwardParams& p;
-    std::int32_t column;
-    RowSpan<Element, kGroup, kElems> span;
-    int group, groups;  // in the team
+    std::int32_t column, width;  // of the table
+    int rank, group, groups;  // in the group, and of the group in the team
+    Accesses accesses;
     TileSums<Element, kThreads>& sums;
 
-    __device__ Pack<Element> load(std::uint32_t key) const {
-        return span.load(static_cast<const Element*>(p.dy) + place_of(key) * p.lddy + column, 0, 0.0f);
-    }
+    __device__ Element* find_row(std::int64_t row) const { return static_cast<Element*>(p.dtable) + row * p.lddtable + column; }
 
     __device__ void store(std::int64_t row, const Pack<Element>& sum) const {
-        span.store(static_cast<Element*>(p.dtable) + row * p.lddtable + column, 0, sum);
+        store_piece<Element, kGroup>(find_row(row), rank, width, sum, accesses);
     }
+
+    __device__ void store_zero(std::int64_t row) const { store_zeros<Element, kGroup>(find_row(row), rank, width, accesses); }
 
     // Calls end(row, sum) where another row follows within keys `begin` to `end`; returns the sum of the last row.
     template <class End>
     __device__ __forceinline__ Pack<Element> add_up(const std::uint32_t* keys, int begin, int end, const End& end_row) const {
+        if (accesses.loads == 16) return add_pieces<16>(keys, begin, end, end_row);
+        if (accesses.loads == 8) return add_pieces<8>(keys, begin, end, end_row);
+        if constexpr (sizeof(Element) == 2) {
+            if (accesses.loads == 4) return add_pieces<4>(keys, begin, end, end_row);
+        }
+        return add_pieces<0>(keys, begin, end, end_row);
+    }
+
+    template <int kAccess, class End>
+    __device__ __forceinline__ Pack<Element> add_pieces(const std::uint32_t* keys, int begin, int end, const End& end_row) const {
+        using OnePiece = Piece<Element, kGroup, kAccess>;
+        constexpr int kInFlight = kAccess != 0 || sizeof(Element) == 4 ? 4 : 2;  // all that 64 registers hold
+        const auto* const dy = static_cast<const Element*>(p.dy) + column;
         Pack<Element> sum = {};
         int row = begin < end ? row_of(keys[begin]) : 0;
         for (int i = begin; i < end; i += kInFlight) {
-            Pack<Element> parts[kInFlight];
-            int rows[kInFlight];
+            std::uint32_t some[kInFlight];
+            OnePiece pieces[kInFlight];
+#pragma unroll
+            for (int u = 0; u < kInFlight; ++u) some[u] = keys[min(i + u, end - 1)];  // the last again: so no load waits for a branch
+#pragma unroll
+            for (int u = 0; u < kInFlight; ++u) pieces[u].load(dy + place_of(some[u]) * p.lddy, rank, width);
 #pragma unroll
             for (int u = 0; u < kInFlight; ++u) {
-                parts[u] = {};
-                const std::uint32_t key = keys[i + u < end ? i + u : end - 1];
-                rows[u] = row_of(key);
-                if (i + u < end) parts[u] = load(key);
-            }
-#pragma unroll
-            for (int u = 0; u < kInFlight; ++u) {
-                if (rows[u] != row) {
+                if (i + u >= end) break;
+                if (row_of(some[u]) != row) {
                     end_row(row, sum);
                     sum = {};
-                    row = rows[u];
+                    row = row_of(some[u]);
                 }
-                add_pack(sum, parts[u]);
+                add_pack(sum, pieces[u].unpack());
             }
         }
         return sum;
@@ -321,10 +225,11 @@ struct Tile {
     }
 };
 
-// Clusters of kCluster blocks take neighbouring tiles of rows. Launch them with launch_early().
-template <class Element, class Index, int kGroup, int kGroups, int kCluster = 1>
+// With kFromBuckets the keys are picked up, and indices are looked through only where a bucket holds more than the block can keep; launch
+// it with launch_early() behind fill_buckets().
+template <class Element, class Index, int kGroup, int kGroups, bool kFromBuckets = false>
 __global__ void __launch_bounds__(kGroup* kGroups, 1024 / (kGroup * kGroups))
-    backward_tiles(const EmbeddingBackwardParams p, const TileShare share) {
+    backward_tiles(const EmbeddingBackwardParams p, const TileShare share, const Buckets buckets) {
     using OneTile = Tile<Element, Index, kGroup, kGroups>;
     constexpr int kThreads = OneTile::kThreads, kLook = kThreads * kLookAhead;
     extern __shared__ __align__(16) std::uint32_t keys[];  // [kMostKept], and behind them the partial sums
@@ -332,8 +237,8 @@ __global__ void __launch_bounds__(kGroup* kGroups, 1024 / (kGroup * kGroups))
     __shared__ int count, totals[2][kThreads / kWarpSize];
     const int rank = static_cast<int>(threadIdx.x), group = rank / kGroup;
     const auto column_tiles = static_cast<unsigned>(share.column_tiles);
-    const unsigned cluster = blockIdx.x / kCluster, in_cluster = blockIdx.x % kCluster;
-    const std::int32_t first_column = static_cast<std::int32_t>(cluster % column_tiles) * share.columns;
+    const unsigned row_tile = blockIdx.x / column_tiles;
+    const std::int32_t first_column = static_cast<std::int32_t>(blockIdx.x % column_tiles) * share.columns;
     const std::int32_t end_column = min(static_cast<std::int32_t>(p.width), first_column + share.columns);
     auto& sums = *reinterpret_cast<TileSums<Element, kThreads>*>(keys + kMostKept);
     // Calls visit(columns of the tile) in all threads until each of its columns was a team's. What is left in `sums` is read before the
@@ -346,16 +251,12 @@ __global__ void __launch_bounds__(kGroup* kGroups, 1024 / (kGroup * kGroups))
         for (int part = group / groups, round = 0; round < parts; part += kGroups / groups, round += kGroups / groups) {
             const std::int32_t column = first_column + part * OneTile::kColumns;
             const int width = part < parts ? min(end_column - column, OneTile::kColumns) : 0;
-            const RowSpan<Element, kGroup, OneTile::kElems> span{width, rank % kGroup, share.is_packed};
-            visit(OneTile{p, column, span, group % groups, groups, sums});
+            visit(OneTile{p, column, width, rank % kGroup, group % groups, groups, share.accesses, sums});
             __syncthreads();
         }
     };
-    const std::int64_t first_of_cluster = cluster / column_tiles * kCluster * share.rows,
-                       begin = first_of_cluster + in_cluster * share.rows;
-    const std::int64_t end =
-        begin + share.rows < p.vocabulary ? begin + share.rows : p.vocabulary;  // of a cluster's last ones before begin
-    bool counts = cluster == 0;  // wrong indices, once
+    const std::int64_t begin = row_tile * share.rows, end = begin + share.rows < p.vocabulary ? begin + share.rows : p.vocabulary;
+    bool counts = blockIdx.x == 0;  // wrong indices, once
     Kept kept = {begin, static_cast<int>(end - begin), keys, &count};
     const auto count_all = static_cast<std::int32_t>(p.count);
     const std::int32_t looks = (count_all - 1) / kLook + 1;
@@ -366,16 +267,11 @@ __global__ void __launch_bounds__(kGroup* kGroups, 1024 / (kGroup * kGroups))
         __syncthreads();
     };
     bool has_keys = false;
-    if constexpr (kCluster > 1) {
-        wait_for_predecessor();
+    if constexpr (kFromBuckets) {
         clear();
-        sync_cluster();
-        const std::int64_t left = p.vocabulary - first_of_cluster, rows = kCluster * share.rows;
-        const Kept all = {first_of_cluster, static_cast<int>(left < rows ? left : rows), keys, &count};
-        for (auto look = static_cast<std::int32_t>(in_cluster); look < looks; look += kCluster) {
-            look_for_cluster<Index, kThreads>(all, static_cast<int>(share.rows), p, look * kLook, share.has_aligned_indices, counts);
-        }
-        sync_cluster();
+        wait_for_predecessor();
+        take_bucket<kThreads>(kept, buckets, row_tile);
+        __syncthreads();
         counts = false;
         has_keys = true;
     }
@@ -436,7 +332,7 @@ __global__ void __launch_bounds__(kGroup* kGroups, 1024 / (kGroup * kGroups))
             __syncthreads();
             visit_columns(num_kept, [&](const OneTile& tile) {
                 for (int row = tile.group; row < kept.num_rows; row += tile.groups) {
-                    if ((occupied[row / 32] >> row % 32 & 1u) == 0) tile.store(kept.first + row, {});
+                    if ((occupied[row / 32] >> row % 32 & 1u) == 0) tile.store_zero(kept.first + row);
                 }
                 tile.write_rows(keys, num_kept, kept.first);
             });
