@@ -137,6 +137,7 @@ _MOST = 2**31 - 2**16
 # Rows of a table by the threads of a block that have a column of it each in 96 KiB.
 _TABLE_ROWS = {512: 48, 256: 96, 128: 192}
 _MOST_DIRECT = 2048
+_MOST_ROWS = 1023 * 4096  # of as many buckets
 
 
 def _serve() -> tuple[Count, ...]:
@@ -218,19 +219,16 @@ KERNELS = (
             {"threads": 8, "rows": 128, "blocks": 132},
         ),
         max_spill_bytes=400,  # as in tiles
-        domain=lambda t: (*_serve_keys(), Count({"vocabulary": 1}, max=1023 * 4096)),
+        domain=lambda t: (*_serve_keys(), Count({"vocabulary": 1}, max=_MOST_ROWS)),
     ),
 )
 
 
 # Which variant is for which problems, the first that holds them: the classes of the axis `region`, from which `choose` takes the same.
-# `tiles` looks through all indices once a block, and gives a block to a row of the table at least; `tables` shares out the indices, too.
+# `tiles` looks through all indices once a block, which `buckets` saves by a launch ahead; both give a block to a row of the table at least,
+# where `tables` shares out the indices.
 _NAMED = {k.name: k for k in KERNELS}
-_NARROW, _WIDE, _MANY = (
-    {"threads": 8, "rows": 64, "blocks": 264},
-    {"threads": 32, "rows": 16, "blocks": 264},
-    {"threads": 8, "rows": 128, "blocks": 132},
-)
+_NARROW, _WIDE = {"threads": 8, "rows": 64, "blocks": 264}, {"threads": 32, "rows": 16, "blocks": 264}
 
 
 def _few(count: int, vocabulary: int = 0, width: int = 0) -> tuple[Count, ...]:
@@ -243,15 +241,15 @@ _CLASSES: dict[str, tuple[tuple[Count, ...], Kernel, Mapping[str, int]]] = {
     "small_short": (_few(8192, 16), _NAMED["tiles"], _NARROW),
     "small": (_few(8192, 264), _NAMED["tiles"], _WIDE),
     "table_of_12": (_few(0, 12, 512), _NAMED["tables"], {"threads": 512, "blocks": 264}),
-    "short_table": (_few(1 << 17, 192), _NAMED["tiles"], _NARROW),
+    "short_table": (_few(1 << 17, 192, 384), _NAMED["tiles"], _NARROW),
+    "short_broad_table": (_few(1 << 17, 192), _NAMED["tiles"], _WIDE),
     **{f"table_of_{rows}": (_few(0, rows), _NAMED["tables"], {"threads": t, "blocks": 264}) for t, rows in _TABLE_ROWS.items()},
-    "narrow": (_few(1 << 17, 0, 48), _NAMED["tiles"], _NARROW),
-    "broad": (_few(1 << 17), _NAMED["tiles"], _WIDE),
-    "many_narrow": (_few(1 << 20, 0, 96), _NAMED["tiles"], _MANY),
+    "narrow": (_few(1 << 15, 0, 48), _NAMED["tiles"], _NARROW),
+    "broad": (_few(1 << 15), _NAMED["tiles"], _WIDE),
+    "many_narrow": (_few(1 << 20, _MOST_ROWS, 128), _NAMED["buckets"], _NARROW),
+    "many_broad": (_few(1 << 20, _MOST_ROWS), _NAMED["buckets"], _WIDE),
     "sorted_narrow": (_few(0, 0, 96), _NAMED["segments"], {"threads": 8, "rows": 32, "chunk": 32}),
-    "sorted_middle": (_few(0, 0, 512), _NAMED["segments"], {"threads": 32, "rows": 8, "chunk": 64}),
-    "sorted_broad": (_few(0, 0, 3072), _NAMED["segments"], {"threads": 128, "rows": 1, "chunk": 64}),
-    "sorted_wide": ((), _NAMED["segments"], {"threads": 512, "rows": 1, "chunk": 64}),
+    "sorted_broad": ((), _NAMED["segments"], {"threads": 128, "rows": 1, "chunk": 64}),
 }
 _REGION = Axis("region", {name: conditions for name, (conditions, _, _) in _CLASSES.items()})
 
@@ -294,16 +292,18 @@ PROBLEMS = (
     _problem("bench", 50000, 150, 30, "bfloat16"),
     _problem("bench", 200000, 150, 30, "bfloat16"),
     _problem("bench", 60000, 8, 400, "bfloat16"),
+    _problem("bench", 20000, 60, 1500, "bfloat16", "int32", dy=1),
     _problem("bench", 5000, 200, 24),
     _problem("bench", 1500, 100, 3000),
     _problem("bench", 1500, 4, 3000, "bfloat16"),
     _problem("bench", 1000, 100000, 64, "bfloat16"),
     _problem("bench", 100000, 290000, 20),
+    _problem("bench", 20000, 40000, 40),
     _problem("bench", 20000, 50257, 384),
     _problem("bench", 300000, 40000, 256, "bfloat16"),
     _problem("bench", 1050000, 100000, 32),
     _problem("bench", 200000, 50000, 1024, "float16"),
-    _problem("bench", 140000, 8000, 3200, "bfloat16"),
+    _problem("bench", 1060000, 20000, 300, "bfloat16"),
 )
 
 OP = Op(
