@@ -132,6 +132,7 @@ _PROTOTYPES: dict[str, tuple[Any, ...]] = {
     "cudaFreeHost": (c_void_p,),
     "cudaMemcpy": (c_void_p, c_void_p, c_size_t, c_int),
     "cudaMemcpy2D": (c_void_p, c_size_t, c_void_p, c_size_t, c_size_t, c_size_t, c_int),
+    "cudaMemcpy2DAsync": (c_void_p, c_size_t, c_void_p, c_size_t, c_size_t, c_size_t, c_int, c_void_p),
     "cudaMemcpyAsync": (c_void_p, c_void_p, c_size_t, c_int, c_void_p),
     "cudaMemset": (c_void_p, c_int, c_size_t),
     "cudaMemsetAsync": (c_void_p, c_int, c_size_t, c_void_p),

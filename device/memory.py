@@ -16,7 +16,7 @@ from device.interface import Buffer, DeviceArray, DeviceError, Stream
 from device.layout import Layout, check_dtype, check_strides, check_unmasked, contiguous_strides, find_layout, split_rows
 
 # cudaDevAttrMaxPitch.
-_MAX_PITCH_BYTES = 2**31 - 1
+MAX_PITCH_BYTES = 2**31 - 1
 
 
 class RuntimeBuffer(Buffer):
@@ -176,7 +176,7 @@ class RuntimeArray(DeviceArray):
             address = self.queued_address + sum(i * stride for i, (_, stride) in zip(index, leading, strict=True))
             to_device = kind == api.MEMCPY_HOST_TO_DEVICE
             target, source = (address, host_address) if to_device else (host_address, address)
-            if num_rows == 1 or pitch_bytes > _MAX_PITCH_BYTES:  # a plain copy has no such limit
+            if num_rows == 1 or pitch_bytes > MAX_PITCH_BYTES:  # a plain copy has no such limit
                 for row in range(num_rows):
                     device_at, host_at = row * pitch_bytes, row * row_bytes
                     target_at, source_at = (device_at, host_at) if to_device else (host_at, device_at)

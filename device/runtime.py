@@ -17,7 +17,7 @@ from device import cudart as api
 from device.cudart import Cudart
 from device.interface import Buffer, Device, DeviceError, Event, Graph, KernelNode, Stream
 from device.layout import Layout
-from device.memory import RuntimeArray, RuntimeBuffer
+from device.memory import MAX_PITCH_BYTES, RuntimeArray, RuntimeBuffer
 from device.pool import Block, Pool
 
 # Of the device's memory, what freed memory of eager calls may stay allocated.
@@ -152,6 +152,15 @@ class RuntimeDevice(Device):
         """Queue a copy from one device address to another, on a stream or the default one; it may be captured."""
         handle = api.DEFAULT_STREAM if stream is None else stream.handle
         self.cudart.call("cudaMemcpyAsync", target, source, size_bytes, api.MEMCPY_DEVICE_TO_DEVICE, handle)
+
+    def copy_rows(self, target: int, target_pitch: int, source: int, source_pitch: int, row_bytes: int, num_rows: int, stream: Stream) -> None:
+        """Queue a copy of rows from one device address to another; pitches are bytes from row to row."""
+        if max(target_pitch, source_pitch) > MAX_PITCH_BYTES:
+            for row in range(num_rows):
+                self.copy(target + row * target_pitch, source + row * source_pitch, row_bytes, stream)
+            return
+        kind = api.MEMCPY_DEVICE_TO_DEVICE
+        self.cudart.call("cudaMemcpy2DAsync", target, target_pitch, source, source_pitch, row_bytes, num_rows, kind, stream.handle)
 
     def allocate_pinned(self, size_bytes: int) -> NDArray[np.uint8]:
         """Allocate host memory that copies to and from the device read without a detour; it is freed with the array and its views."""

@@ -97,6 +97,8 @@ def _infer_pad(types: Types, attrs: Attrs) -> tuple[Type, ...]:
 
 
 def _pad(arrays: Arrays, attrs: Attrs) -> tuple[Any]:
+    if not np.ndim(arrays[0]):
+        return (arrays[0],)  # NumPy refuses to pad what has no axes, in some releases
     return (np.pad(arrays[0], tuple(zip(_ints(attrs, "before"), _ints(attrs, "after"), strict=True))),)
 
 

@@ -83,8 +83,8 @@ class Scan:
             elif self._strides[i] == t.size_bytes:
                 self._device.copy(self._buffers[i].address, stack.address, self._count * t.size_bytes, self._stream)
             else:
-                for row in range(self._count):
-                    self._device.copy(self._find_row(i, row), stack.address + row * t.size_bytes, t.size_bytes, self._stream)
+                target, stride = self._buffers[i].address, self._strides[i]
+                self._device.copy_rows(target, stride, stack.address, t.size_bytes, t.size_bytes, self._count, self._stream)
 
     def _pad_rows(self, stack: NDArray[Any], index: int) -> NDArray[np.uint8]:
         """Return a stack's bytes with each row where it is to lie."""

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.spec import Op, Problem, SpecError
+from harness.spec import Op, Problem, Sampling, SpecError
 from harness.spec.dtypes import find_dtype, is_float
 from harness.verify.compare import Comparison, compare, find_mismatches, is_right
 from harness.verify.findings import Fault, FaultKind
@@ -151,11 +151,19 @@ def compute_expected(
     inputs: dict[str, NDArray[np.generic]],
     whole_flops: float = WHOLE_FLOPS,
     whole_bytes: float = WHOLE_BYTES,
+    *,
+    is_thinned: bool = False,
 ) -> Expected:
-    """Run the op's float64 reference and tolerance on ``inputs``, whole or sampled; an output without any of the axes needs the whole."""
+    """Run the op's float64 reference and tolerance on ``inputs``, whole or sampled; an output without any of the axes needs the whole.
+
+    ``is_thinned`` says that where the whole was needed, outputs with an axis are sampled all the same: comparing takes longest.
+    """
     cost, sampling = op.cost(problem), op.sampling
-    if sampling is None or not is_sampled_in_full(op, problem) or (cost.flops <= whole_flops and cost.bytes_moved <= whole_bytes):
+    if sampling is None or (cost.flops <= whole_flops and cost.bytes_moved <= whole_bytes):
         return Expected(inputs, (_compute_part(op, problem, inputs),))
+    if not is_sampled_in_full(op, problem):
+        part = _compute_part(op, problem, inputs)
+        return Expected(inputs, _thin_out(op, problem, sampling, part) if is_thinned else (part,))
     parts = []
     for axis in sampling.axes:
         present = [t for t in op.outputs if t.present(problem)]
@@ -173,6 +181,22 @@ def compute_expected(
         outputs, bounds = ({t.name: values[t.name] for t in told} for values in (part.outputs, part.bounds))
         parts.append(Part(outputs, bounds, axis=axis, places=places, axes=axes, whole=whole))
     return Expected(inputs, tuple(parts))
+
+
+def _thin_out(op: Op, problem: Problem, sampling: Sampling, part: Part) -> tuple[Part, ...]:
+    """Return places of the outputs that have an axis, a part each, and the others whole."""
+    rest, parts = dict(part.outputs), []
+    for name, values in part.outputs.items():
+        found = ((axis, sampling.locate(name, axis, problem)) for axis in sampling.axes)
+        axis, of_output = next(((axis, place) for axis, place in found if place is not None), (0, None))
+        if of_output is None or not values.shape:
+            continue
+        places = choose_places(op, problem, axis, values.shape[of_output])
+        cut = Part({}, {}, axis=axis, places=places, axes={name: of_output})
+        bound = np.broadcast_to(part.bounds[name], values.shape)
+        parts.append(replace(cut, outputs={name: cut.take(name, values)}, bounds={name: cut.take(name, bound)}))
+        del rest[name]
+    return (*parts, Part(rest, {name: part.bounds[name] for name in rest}))
 
 
 def choose_places(op: Op, problem: Problem, axis: int, extent: int) -> NDArray[np.intp]:

@@ -37,7 +37,7 @@ ITEM_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 LABEL_BYTES = 8
 U = UNIT_ROUNDOFF["float32"]
 EXP_ROUNDINGS = 2.0 * ULPS["expf"]
-_MOST_AT_A_TIME = 1 << 22
+_MOST_AT_A_TIME = 1 << 18  # logits, of which a core's cache holds several copies
 _MOST_THREADS = 1024  # of a block
 
 SMOOTHING = Scalar("label_smoothing", 0.0, 0.0, 0.5)

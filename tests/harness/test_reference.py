@@ -69,3 +69,22 @@ def test_a_cheap_function_of_a_long_array_is_judged_on_a_sample() -> None:
         .describe()
         .startswith("sampled: all along 512 places")
     )
+
+
+@pytest.mark.parametrize("wrong_row", [None, 0])
+def test_where_a_sum_needs_the_whole_what_has_rows_is_compared_on_a_sample_if_asked_for(wrong_row: int | None) -> None:
+    op = find_op("cross_entropy").op
+    problem = Problem({"rows": 700, "classes": 9}, {"with_dbias": True})
+    inputs = make_inputs(op, problem)
+    whole = compute_expected(op, problem, inputs, whole_bytes=0.0)
+    thinned = compute_expected(op, problem, inputs, whole_bytes=0.0, is_thinned=True)
+    assert whole.describe() == "whole" and thinned.describe() == "sampled: all along 64 places of axis 0"
+    outputs = {name: values.astype(np.float32) for name, values in whole.parts[0].outputs.items()}
+    assert sorted(name for part in thinned.parts for name in part.outputs) == sorted(outputs)
+    places = next(part.places for part in thinned.parts if part.places is not None)
+    if wrong_row is not None:
+        outputs["dlogits"][places[wrong_row], 3] += 1.0
+    found = thinned.compare(outputs)
+    assert found["loss"].ok and found["dbias"].ok and found["dlogits"].ok == (wrong_row is None)
+    if wrong_row is not None:
+        assert found["dlogits"].first_bad_index == (places[wrong_row], 3)

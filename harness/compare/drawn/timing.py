@@ -28,7 +28,7 @@ from harness.verify.reference import Expected, compute_expected
 POLICY = TimingPolicy(stop=StopRule(budget_s=0.15, min_samples=20), warmup_min_s=0.05, warmup_window_s=0.02, warmup_cap_s=0.3)
 # Beyond this an output is judged on a sample, where the op says how: comparing all of it for each contender takes longer than timing it.
 _WHOLE_BYTES = 2.0**25
-_AHEAD, _THREADS = 6, 4
+_AHEAD, _THREADS = 8, 6
 # Of the host's memory, for the inputs of problems that wait, as far as more than one of them does.
 _MEMORY_SHARE = 1 / 16
 # Half of what a bench takes: what is left of the places' noise is little in a mean of dozens of problems.
@@ -63,7 +63,7 @@ class Match:
 
 def expect(op: Op, problem: Problem) -> Expected:
     """Return the inputs of a problem as it is timed, and what is expected of its outputs: of large ones a sample."""
-    return compute_expected(op, problem, make_inputs(op, problem, TIMING_DISTRIBUTION), whole_bytes=_WHOLE_BYTES)
+    return compute_expected(op, problem, make_inputs(op, problem, TIMING_DISTRIBUTION), whole_bytes=_WHOLE_BYTES, is_thinned=True)
 
 
 def expect_ahead(op: Op, problems: Iterable[Problem]) -> Iterator[Expected]:

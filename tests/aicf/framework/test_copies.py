@@ -73,6 +73,12 @@ def test_a_matrix_in_fp32_is_turned_by_its_own_op() -> None:
     assert lower(lower_permute, [x.astype(np.float16)], {"order": (1, 0)})[1] == [COPY]
 
 
+def test_what_has_no_axes_is_padded_by_nothing() -> None:
+    pad = find_op("Pad")
+    (made,) = pad.evaluate([np.array(3.0, np.float32)], pad.fill({"before": (), "after": ()}))
+    assert made.shape == () and made == 3.0
+
+
 @given(st.lists(st.tuples(st.integers(1, 3), st.integers(0, 2), st.integers(0, 2)), min_size=1, max_size=7))
 def test_slices_and_pads_undo_each_other(axes: list[tuple[int, int, int]]) -> None:
     shape, before, after = zip(*axes, strict=True)

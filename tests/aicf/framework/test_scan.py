@@ -55,8 +55,9 @@ def test_a_scan_on_numpy_is_a_loop() -> None:
 @pytest.mark.parametrize("on_device", [False, True])
 def test_a_scan_is_one_launch_with_the_same_bits(device: Device, on_device: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     scanned, copies, launches = make("cuda"), [], []
-    plain, launch = RuntimeDevice.copy, RuntimeGraph.launch
+    plain, rows, launch = RuntimeDevice.copy, RuntimeDevice.copy_rows, RuntimeGraph.launch
     monkeypatch.setattr(RuntimeDevice, "copy", lambda self, *a, **k: (copies.append(a), plain(self, *a, **k))[1])
+    monkeypatch.setattr(RuntimeDevice, "copy_rows", lambda self, *a: (copies.append(a), rows(self, *a))[1])
     monkeypatch.setattr(RuntimeGraph, "launch", lambda self, stream: (launches.append(self), launch(self, stream))[1])
     held = [tuple(Tensor(s, backend="cuda") for s in stacks) for stacks in STACKS] if on_device else STACKS
     scanned.scan(*held[0])  # step by step: kernels are loaded
@@ -65,8 +66,8 @@ def test_a_scan_is_one_launch_with_the_same_bits(device: Device, on_device: bool
     launches.clear()
     scanned.scan(*held[2])
     assert len(launches) == 1
-    # Inputs are 512 bytes a batch: one copy. Labels are 64, which begin at multiples of 256.
-    assert len(copies) == (1 + NUM_STEPS if on_device else 0)
+    # Inputs are 512 bytes a batch, labels 64, which begin at multiples of 256: a copy each.
+    assert len(copies) == (2 if on_device else 0)
     monkeypatch.undo()
     check_bits(make("cuda"), make("cuda"), (lambda s: Tensor(s, backend="cuda")) if on_device else lambda s: s)
 
@@ -78,16 +79,16 @@ def test_inputs_of_another_dtype_are_cast_by_one_launch_ahead_of_the_graph(
     make("cuda", amp="bfloat16").save(tmp_path)
     scanned, called = aicf.load(tmp_path), aicf.load(tmp_path)
     assert isinstance(scanned, Step) and isinstance(called, Step)
-    takes, copies, take, copy = [], [], Intake.take, RuntimeDevice.copy
+    takes, copies, take, copy = [], [], Intake.take, RuntimeDevice.copy_rows
     monkeypatch.setattr(Intake, "take", lambda self, *a: (takes.append(a), take(self, *a))[1])
-    monkeypatch.setattr(RuntimeDevice, "copy", lambda self, *a, **k: (copies.append(a), copy(self, *a, **k))[1])
+    monkeypatch.setattr(RuntimeDevice, "copy_rows", lambda self, *a: (copies.append(a), copy(self, *a))[1])
     for number, stacks in enumerate(STACKS):
         held = tuple(Tensor(s, backend="cuda") for s in stacks) if on_device else stacks
         takes.clear()
         copies.clear()
         losses = scanned.scan(*held)
         # The first one is step by step. Inputs are 512 bytes a batch, 256 in bf16; labels are 64, which begin at multiples of 256.
-        assert number == 0 or (len(takes), len(copies)) == (1, NUM_STEPS if on_device else 0)
+        assert number == 0 or (len(takes), len(copies)) == (1, 1 if on_device else 0)
         assert losses.numpy().tolist() == run_each(called, stacks)
 
 
