@@ -153,7 +153,9 @@ class RuntimeDevice(Device):
         handle = api.DEFAULT_STREAM if stream is None else stream.handle
         self.cudart.call("cudaMemcpyAsync", target, source, size_bytes, api.MEMCPY_DEVICE_TO_DEVICE, handle)
 
-    def copy_rows(self, target: int, target_pitch: int, source: int, source_pitch: int, row_bytes: int, num_rows: int, stream: Stream) -> None:
+    def copy_rows(
+        self, target: int, target_pitch: int, source: int, source_pitch: int, row_bytes: int, num_rows: int, stream: Stream
+    ) -> None:
         """Queue a copy of rows from one device address to another; pitches are bytes from row to row."""
         if max(target_pitch, source_pitch) > MAX_PITCH_BYTES:
             for row in range(num_rows):
