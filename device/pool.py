@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import suppress
+from functools import lru_cache
 
 from device.cudart import ERROR_MEMORY_ALLOCATION, Cudart
 from device.interface import DeviceError
@@ -18,6 +19,7 @@ _LEAST_BYTES = 512
 _SMALL_BYTES = 1 << 20
 
 
+@lru_cache(maxsize=16384)
 def find_class(size_bytes: int) -> int:
     """Return the size in bytes of a block that holds so many: 512, or one of four steps between powers of two."""
     if size_bytes <= _LEAST_BYTES:
@@ -51,7 +53,7 @@ class Pool:
         """
         if not self._keeps:
             return self.allocate(size_bytes), 0
-        size = _LEAST_BYTES if size_bytes <= _LEAST_BYTES else find_class(size_bytes)
+        size = find_class(size_bytes)
         kept = self._free.get(size)
         try:
             if kept:

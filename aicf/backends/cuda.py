@@ -15,6 +15,7 @@ from aicf.backends.frozen import FAILURES, FrozenCalls, open_calls
 from aicf.backends.prepared import Prepared, Trace, make_key
 from aicf.errors import LaunchError, NotFrozenError, UnsupportedError
 from aicf.opset import Attrs, Builder, OpDef, Type, find_dtype, find_op, require_contiguous
+from aicf.opset.filled import Filled, fill
 from device import open_device
 from device.layout import Layout, check_dtype, find_row_major
 from device.memory import RuntimeArray
@@ -60,8 +61,10 @@ class CudaBackend(Backend):
 
     def op_call(self, op: str, inputs: Sequence[Any | None], attrs: Attrs) -> tuple[Any, ...]:
         """Return the outputs of an op: launched if it is frozen, else lowered to frozen ones; a call made before is just launched."""
-        calls = self._open_calls()
-        key = make_key(op, inputs, attrs)
+        calls = open_calls(deterministic=True)
+        if calls is not self._calls or calls.num_refused != self._num_refused:
+            self._forget(calls)
+        key = make_key(inputs, attrs if type(attrs) is Filled else fill(find_op(op), attrs))
         prepared = self._prepared.get(key)
         if prepared is not None and (done := prepared.run(self._device, inputs)) is not None:
             return done
@@ -81,12 +84,10 @@ class CudaBackend(Backend):
             self._prepared[key] = made
         return outputs
 
-    def _open_calls(self) -> FrozenCalls:
-        calls = open_calls(deterministic=True)
-        if calls is not self._calls or calls.num_refused != self._num_refused:
-            self._calls, self._num_refused = calls, calls.num_refused
-            self._prepared.clear()
-        return calls
+    def _forget(self, calls: FrozenCalls) -> None:
+        """Prepare calls anew, by kernels that are found from now on."""
+        self._calls, self._num_refused = calls, calls.num_refused
+        self._prepared.clear()
 
     def call_traced(self, op: str, inputs: Sequence[Any | None], attrs: Attrs, trace: Trace) -> tuple[Any, ...]:
         """Return the outputs of an op, and note what was done for them."""
