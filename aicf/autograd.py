@@ -48,9 +48,8 @@ class Differentiable(Protocol):
 # Where a gradient goes: to an output of a node, or to a tensor that no call made.
 Edge = tuple["Node", int] | Differentiable
 
-# A value that a rule will read: its name, its array, its version, the count of in-place writes when it was saved, its edge
-# (None for an output of the node itself or where no gradient goes) and, of an output, its place.
-_Saved = tuple[str, Any, Version, int, Edge | None, int | None]
+# A value that a rule will read: its array, its version, and the count of in-place writes when it was saved.
+_Saved = tuple[Any, Version, int]
 
 
 class Node:
@@ -58,32 +57,41 @@ class Node:
 
     __slots__ = ("_backend", "_input_types", "_is_freed", "_kind", "_place", "_recipe", "_saved", "edges", "number", "op", "output_types")
 
-    def __init__(self, op: OpDef, recipe: Recipe, inputs: Sequence[Differentiable | None], arrays: Sequence[Any], outputs: Sequence[Differentiable]) -> None:
+    def __init__(
+        self,
+        op: OpDef,
+        recipe: Recipe,
+        inputs: Sequence[Differentiable | None],
+        arrays: Sequence[Any],
+        outputs: Sequence[Differentiable],
+    ) -> None:
         self.op = op
         self.number = next(_numbers)
-        self._place = find_place(2)
+        self._place = find_place(3)
         self._recipe = recipe
-        self.edges = edges = [None] * len(inputs)
+        edges: list[Edge | None] = [None] * len(inputs)
         for i in recipe.places:
-            edges[i] = inputs[i].edge or inputs[i]
-        self._input_types = types = []
+            if (t := inputs[i]) is not None:
+                edges[i] = t.edge or t
+        types: list[Type | None] = []
         for t in inputs:
-            types.append(None if t is None else t.type)
-        self._saved = saved = []
+            types.append(None if t is None else t.type)  # noqa: PERF401  # a comprehension is a call, in Python 3.11
+        saved: dict[str, _Saved] = {}
         for name, i in recipe.saves:
             if (t := inputs[i]) is not None:
                 version = t.version
-                saved.append((name, arrays[i], version, version.count, edges[i], None))
+                saved[name] = arrays[i], version, version.count
         for name, i in recipe.keeps:
             if i < len(outputs):
-                t = outputs[i]
-                saved.append((name, t.data, t.version, t.version.count, None, i))
-        self.output_types = made = []
-        for t in outputs:
-            if (found := t.type).is_float:
-                t.edge, t.requires_grad = (self, len(made)), True
-            made.append(found)
-        self._kind, self._backend = type(t), t.backend
+                y = outputs[i]
+                saved[name] = y.data, y.version, y.version.count
+        made: list[Type] = []
+        for y in outputs:
+            if (kind := y.type).is_float:
+                y.edge, y.requires_grad = (self, len(made)), True
+            made.append(kind)
+        self.edges, self._input_types, self._saved, self.output_types = edges, types, saved, made
+        self._kind, self._backend = type(y), y.backend
         self._is_freed = False
 
     @property
@@ -105,8 +113,9 @@ class Node:
             )
         if self.op.gradient is None:
             raise GradientError(f"{self.source}: {self.op.name} has no gradient; call it under aicf.no_grad()")
-        values = {saved[0]: self._unpack(*saved) for saved in self._saved}
         names, needed = self._recipe.names, self._recipe.needed
+        ends = {name: self.edges[i] for name, i in self._recipe.saves} | {name: (self, i) for name, i in self._recipe.keeps}
+        values = {name: self._unpack(name, *saved, ends[name]) for name, saved in self._saved.items()}
         types = {name: t for name, t in zip(names, self._input_types, strict=True) if t is not None}
         types |= dict(zip(self.op.outputs, self.output_types, strict=False))
         g = Backward(self._kind.BUILDER, self.op, self.attrs, values, types, set(needed))
@@ -116,10 +125,10 @@ class Node:
     def free(self) -> None:
         """Forget what was kept for the backward pass."""
         self._is_freed = True
-        self._saved = []
+        self._saved = {}
         self.edges = []
 
-    def _unpack(self, name: str, data: Any, version: Version, count: int, edge: Edge | None, output: int | None) -> Differentiable:
+    def _unpack(self, name: str, data: Any, version: Version, count: int, edge: Edge | None) -> Differentiable:
         if version.count != count:
             raise GradientError(
                 f"{self.source}: {self.op.name} needs its {name} for the backward pass, and that was changed in place since; "
@@ -128,8 +137,7 @@ class Node:
         if edge is not None and not isinstance(edge, tuple):
             return edge
         tensor = self._kind.wrap(data, self._backend, version)
-        tensor.edge = edge if output is None else (self, output)
-        tensor.requires_grad = tensor.edge is not None
+        tensor.edge, tensor.requires_grad = edge, edge is not None
         return tensor
 
 

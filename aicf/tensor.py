@@ -14,7 +14,7 @@ from aicf.errors import GradientError
 from aicf.modes import MODES, refuse_while_recording
 from aicf.operators import Operators, read_key
 from aicf.opset import Attr, Attrs, Builder, OpDef, Type, find_op
-from aicf.opset.filled import fill, find_recipe
+from aicf.opset.filled import Filled, fill, fill_choice, find_recipe
 
 Scalar = bool | int | float
 
@@ -38,8 +38,9 @@ class _Eager(Builder):
 class Tensor(Operators):
     """An array of a backend, with its gradient.
 
-    ``data`` is the backend's array; ``grad`` the gradient that backward passes have added up; ``edge`` the call that made it, with its place
-    among that one's outputs, None for one that nothing made. Writing to ``data`` goes past the checks of in-place writes; the methods ending in ``_`` do not.
+    ``data`` is the backend's array; ``grad`` the gradient that backward passes have added up; ``edge`` the call that made it and its place
+    among that one's outputs, None for one that nothing made. Writing to ``data`` goes past the checks of in-place writes; the methods
+    ending in ``_`` do not.
     """
 
     BUILDER: ClassVar[Builder] = _Eager()
@@ -230,10 +231,10 @@ class Tensor(Operators):
         return make_scalar(float(other) if self.type.is_float else int(other), self.dtype, self.backend)
 
     def _unary(self, function: str) -> Tensor:
-        return _apply_one("Elementwise", self, function=function)
+        return apply_filled(fill_choice("Elementwise", "function", function), (self,))[0]
 
     def _binary(self, function: str, other: Any) -> Tensor:
-        return _apply_one("Elementwise", self, self._lift(other), function=function)
+        return apply_filled(fill_choice("Elementwise", "function", function), (self, self._lift(other)))[0]
 
     def __matmul__(self, other: Tensor) -> Tensor:
         return _apply_one("MatMul", self, other)
@@ -293,28 +294,32 @@ def apply(op: str, inputs: Sequence[Tensor | None], **attrs: Attr) -> tuple[Tens
 
     Raises TypeError or ValueError for inputs that the op does not take or that are of several backends.
     """
-    known = find_op(op)
+    return apply_filled(fill(find_op(op), attrs), inputs)
+
+
+def apply_filled(attrs: Filled, inputs: Sequence[Tensor | None]) -> tuple[Tensor, ...]:
+    """Call an op as :func:`apply` does, with attributes that were filled in before."""
     if MODES.recorder is not None:
-        return _record(known, inputs, known.fill(attrs))
-    filled = fill(known, attrs)
+        return _record(attrs, inputs)
+    op = attrs.op
     backend, needs, given = _find_common_backend(op, inputs)
-    recipe = find_recipe(filled, len(inputs), needs) if needs and MODES.grad_enabled else None
-    arrays = backend.op_call(op, given, filled if recipe is None else recipe.attrs)
-    outputs = _wrap_all(known, inputs, arrays, backend)
+    recipe = find_recipe(attrs, len(inputs), needs) if needs and MODES.grad_enabled else None
+    arrays = backend.op_call(op.name, given, attrs if recipe is None else recipe.attrs)
+    outputs = _wrap_all(op, inputs, arrays, backend)
     if recipe is not None:
-        Node(known, recipe, inputs, given, outputs)
+        Node(op, recipe, inputs, given, outputs)
     return outputs
 
 
-def _record(op: OpDef, inputs: Sequence[Tensor | None], attrs: Attrs) -> tuple[Tensor, ...]:
+def _record(attrs: Filled, inputs: Sequence[Tensor | None]) -> tuple[Tensor, ...]:
     """Make a call a node of the graph that is being recorded."""
-    recorder = MODES.recorder
+    recorder, op = MODES.recorder, attrs.op
     assert recorder is not None
     lifted = [None if t is None else recorder.lift(t) for t in inputs]
     needs = sum(1 << i for i, t in enumerate(lifted) if t is not None and t.requires_grad) if MODES.grad_enabled else 0
-    recipe = find_recipe(fill(op, attrs), len(lifted), needs) if needs else None
+    recipe = find_recipe(attrs, len(lifted), needs) if needs else None
     given = [None if t is None else t.data for t in lifted]
-    arrays = recorder.op_call(op.name, given, attrs if recipe is None else dict(recipe.attrs))
+    arrays = recorder.op_call(op.name, given, dict(attrs if recipe is None else recipe.attrs))
     if not MODES.grad_enabled and op.gradient is not None:
         arrays = tuple(recorder.op_call("Detach", (array,), {})[0] for array in arrays)
     outputs = _wrap_all(op, lifted, arrays, recorder)
@@ -342,7 +347,7 @@ def _apply_one(op: str, *inputs: Tensor | None, **attrs: Attr) -> Tensor:
     return output
 
 
-def _find_common_backend(op: str, inputs: Sequence[Tensor | None]) -> tuple[Backend, int, list[Any]]:
+def _find_common_backend(op: OpDef, inputs: Sequence[Tensor | None]) -> tuple[Backend, int, list[Any]]:
     """Return the backend of all inputs, which of them need gradients, as bits, and their arrays."""
     found: Backend | None = None
     needs, bit = 0, 1
@@ -355,7 +360,8 @@ def _find_common_backend(op: str, inputs: Sequence[Tensor | None]) -> tuple[Back
                 backend = tensor.backend
                 if backend is not found:
                     if found is not None:
-                        raise TypeError(f"{op}: inputs are on {found.name} and {backend.name}; make them on one: Tensor(x, backend=...)")
+                        two = f"{found.name} and {backend.name}"
+                        raise TypeError(f"{op.name}: inputs are on {two}; make them on one: Tensor(x, backend=...)")
                     found = backend
                 arrays.append(tensor.data)
                 if tensor.requires_grad:
@@ -364,5 +370,5 @@ def _find_common_backend(op: str, inputs: Sequence[Tensor | None]) -> tuple[Back
     except AttributeError:
         if isinstance(tensor, Tensor):
             raise
-        raise TypeError(f"{op}: expected tensors, got {type(tensor).__name__}; Tensor(values) makes one") from None
+        raise TypeError(f"{op.name}: expected tensors, got {type(tensor).__name__}; Tensor(values) makes one") from None
     return found or find_default(), needs, arrays

@@ -121,6 +121,8 @@ class RuntimeArray(DeviceArray):
     dtype and strides.
     """
 
+    __slots__ = ("__weakref__", "buffer", "dtype", "layout", "offset_bytes", "queued_address", "shape", "strides_bytes")
+
     def __init__(self, buffer: RuntimeBuffer, layout: Layout, offset_bytes: int = 0) -> None:
         """Take a layout's place in a buffer, which is alive and large enough: nothing is checked, as eager calls make one per output."""
         self.buffer, self.layout, self.offset_bytes = buffer, layout, offset_bytes

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from aicf.backends.calls import FrozenCall
 from aicf.errors import LaunchError
 from aicf.ops.extension import load_extension
-from aicf.opset.filled import Filled
 from device.layout import Layout
 from device.memory import RuntimeArray
 from device.runtime import RuntimeDevice
@@ -82,8 +81,8 @@ class Trace:
             # Arrays are made in the shape in which they go out.
             step.makes = [(wanted.get(at + i, layout), source) for i, (layout, source) in enumerate(step.makes)]
             at += len(step.makes) + (step.constant is not None)
-        is_own = [place >= self._num_inputs and wanted[place] is layout for place, layout in found]
-        return Prepared(self._steps, [(place, None if own else layout) for (place, layout), own in zip(found, is_own, strict=True)])
+        made = [(i, None if i >= self._num_inputs and wanted[i] is layout else layout) for i, layout in found]
+        return Prepared(self._steps, made, at)
 
 
 def _find_pointers(
@@ -108,12 +107,17 @@ def _find_pointers(
 class Prepared:
     """A call, of no launch, one or several, whose kernels are loaded."""
 
-    __slots__ = ("_outputs", "_steps")
+    __slots__ = ("_num_last", "_outputs", "_steps")
 
-    def __init__(self, steps: Sequence[_Step], outputs: Sequence[tuple[int, Layout | None]]) -> None:
-        """Take steps, and the outputs: the places of their arrays, and their layouts where these are others than the arrays'."""
+    def __init__(self, steps: Sequence[_Step], outputs: Sequence[tuple[int, Layout | None]], num_arrays: int) -> None:
+        """Take steps, and the outputs: the places of their arrays, and their layouts where these are others than the arrays'.
+
+        Where the arrays that were made last are the outputs, as most are, they go out together.
+        """
         self._steps = [(step.makes, step.constant, step.launcher, step.workspace_bytes, step.name) for step in steps]
         self._outputs = outputs
+        places = [place for place, layout in outputs if layout is None]
+        self._num_last = len(outputs) if places == [*range(num_arrays - len(outputs), num_arrays)] else 0
 
     def run(self, device: RuntimeDevice, inputs: Sequence[Any | None]) -> tuple[Any, ...] | None:
         """Return the outputs, launched on the default stream; None, with nothing of use done, where a kernel cannot take an address.
@@ -140,16 +144,10 @@ class Prepared:
                 return None
             if done is not True:
                 raise LaunchError(f"{name}: {done[1].decode('utf-8', 'replace')}", done[0])
+        if self._num_last:
+            return tuple(arrays[-self._num_last :])
         outputs = []
-        for place, layout in self._outputs:
+        for place, wanted in self._outputs:
             array = arrays[place]
-            outputs.append(array if layout is None else array.reshaped(layout))
+            outputs.append(array if wanted is None else array.reshaped(wanted))
         return tuple(outputs)
-
-
-def make_key(inputs: Sequence[Any | None], attrs: Filled) -> Hashable:
-    """Return what a call is known by again: the number of its op and attributes, and each input's shape, dtype and strides."""
-    key: list[Any] = [attrs.number]
-    for x in inputs:
-        key.append(None if x is None else x.layout)
-    return tuple(key)

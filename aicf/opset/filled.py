@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from aicf.opset import find_op
 from aicf.opset.definition import OpDef
 from aicf.opset.types import Attr, Attrs, freeze
 
@@ -53,6 +54,12 @@ def _fill(op: OpDef, key: tuple[Any, ...] | None, /, **attrs: Attr) -> Filled | 
     if key is None and any(type(value) is float and value == 0.0 for value in attrs.values()):
         return None
     return Filled(op, op.fill(attrs))
+
+
+@lru_cache(maxsize=_MAX_FILLED)
+def fill_choice(op: str, name: str, choice: str) -> Filled:
+    """Return attributes with defaults of an op of the framework's, of which one is given, a string. Raises as :meth:`OpDef.fill`."""
+    return fill(find_op(op), {name: choice})
 
 
 def find_recipe(attrs: Filled, count: int, needs: int) -> Recipe | None:
