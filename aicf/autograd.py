@@ -55,7 +55,7 @@ _Saved = tuple[Any, Version, int]
 class Node:
     """One call that was recorded; its floating outputs say so. ``backward`` runs its op's rule, whose values are kept until then."""
 
-    __slots__ = ("_backend", "_input_types", "_is_freed", "_kind", "_place", "_recipe", "_saved", "edges", "number", "op", "output_types")
+    __slots__ = ("_backend", "_is_freed", "_kind", "_place", "_recipe", "_saved", "_types", "edges", "num_outputs", "number", "op")
 
     def __init__(
         self,
@@ -85,12 +85,13 @@ class Node:
             if i < len(outputs):
                 y = outputs[i]
                 saved[name] = y.data, y.version, y.version.count
-        made: list[Type] = []
+        index = 0
         for y in outputs:
             if (kind := y.type).is_float:
-                y.edge, y.requires_grad = (self, len(made)), True
-            made.append(kind)
-        self.edges, self._input_types, self._saved, self.output_types = edges, types, saved, made
+                y.edge, y.requires_grad = (self, index), True
+            types.append(kind)
+            index += 1
+        self.edges, self._types, self._saved, self.num_outputs = edges, types, saved, index
         self._kind, self._backend = type(y), y.backend
         self._is_freed = False
 
@@ -116,8 +117,7 @@ class Node:
         names, needed = self._recipe.names, self._recipe.needed
         ends = {name: self.edges[i] for name, i in self._recipe.saves} | {name: (self, i) for name, i in self._recipe.keeps}
         values = {name: self._unpack(name, *saved, ends[name]) for name, saved in self._saved.items()}
-        types = {name: t for name, t in zip(names, self._input_types, strict=True) if t is not None}
-        types |= dict(zip(self.op.outputs, self.output_types, strict=False))
+        types = {name: t for name, t in zip((*names, *self.op.outputs), self._types, strict=False) if t is not None}
         g = Backward(self._kind.BUILDER, self.op, self.attrs, values, types, set(needed))
         found = self.op.gradient(g, *dout)
         return tuple(d if name in needed else None for name, d in itertools.zip_longest(names, found))
@@ -228,7 +228,7 @@ class _Sums:
             return
         node, index = edge
         if node not in self._at:
-            self._at[node] = [None] * len(node.output_types)
+            self._at[node] = [None] * node.num_outputs
             heapq.heappush(self._heap, (-node.number, node))
         before = self._at[node][index]
         self._at[node][index] = gradient if before is None else self._add(before, gradient)

@@ -14,7 +14,7 @@ from aicf.errors import GradientError
 from aicf.modes import MODES, refuse_while_recording
 from aicf.operators import Operators, read_key
 from aicf.opset import Attr, Attrs, Builder, OpDef, Type, find_op
-from aicf.opset.filled import Filled, fill, fill_choice, find_recipe
+from aicf.opset.filled import Filled, fill, fill_choice
 
 Scalar = bool | int | float
 
@@ -303,7 +303,7 @@ def apply_filled(attrs: Filled, inputs: Sequence[Tensor | None]) -> tuple[Tensor
         return _record(attrs, inputs)
     op = attrs.op
     backend, needs, given = _find_common_backend(op, inputs)
-    recipe = find_recipe(attrs, len(inputs), needs) if needs and MODES.grad_enabled else None
+    recipe = attrs.recipes[len(inputs), needs] if needs and MODES.grad_enabled else None
     arrays = backend.op_call(op.name, given, attrs if recipe is None else recipe.attrs)
     outputs = _wrap_all(op, inputs, arrays, backend)
     if recipe is not None:
@@ -317,7 +317,7 @@ def _record(attrs: Filled, inputs: Sequence[Tensor | None]) -> tuple[Tensor, ...
     assert recorder is not None
     lifted = [None if t is None else recorder.lift(t) for t in inputs]
     needs = sum(1 << i for i, t in enumerate(lifted) if t is not None and t.requires_grad) if MODES.grad_enabled else 0
-    recipe = find_recipe(attrs, len(lifted), needs) if needs else None
+    recipe = attrs.recipes[len(lifted), needs] if needs else None
     given = [None if t is None else t.data for t in lifted]
     arrays = recorder.op_call(op.name, given, dict(attrs if recipe is None else recipe.attrs))
     if not MODES.grad_enabled and op.gradient is not None:

@@ -82,7 +82,11 @@ class Trace:
             step.makes = [(wanted.get(at + i, layout), source) for i, (layout, source) in enumerate(step.makes)]
             at += len(step.makes) + (step.constant is not None)
         made = [(i, None if i >= self._num_inputs and wanted[i] is layout else layout) for i, layout in found]
-        return Prepared(self._steps, made, at)
+        if made == [(self._num_inputs, None)] and len(self._steps) == 1:
+            (only,) = self._steps
+            if only.launcher is not None and [source for _, source in only.makes] == [None]:
+                return OneLaunch(only)
+        return Prepared(self._steps, made)
 
 
 def _find_pointers(
@@ -107,17 +111,12 @@ def _find_pointers(
 class Prepared:
     """A call, of no launch, one or several, whose kernels are loaded."""
 
-    __slots__ = ("_num_last", "_outputs", "_steps")
+    __slots__ = ("_outputs", "_steps")
 
-    def __init__(self, steps: Sequence[_Step], outputs: Sequence[tuple[int, Layout | None]], num_arrays: int) -> None:
-        """Take steps, and the outputs: the places of their arrays, and their layouts where these are others than the arrays'.
-
-        Where the arrays that were made last are the outputs, as most are, they go out together.
-        """
+    def __init__(self, steps: Sequence[_Step], outputs: Sequence[tuple[int, Layout | None]]) -> None:
+        """Take steps, and the outputs: the places of their arrays, and their layouts where these are others than the arrays'."""
         self._steps = [(step.makes, step.constant, step.launcher, step.workspace_bytes, step.name) for step in steps]
         self._outputs = outputs
-        places = [place for place, layout in outputs if layout is None]
-        self._num_last = len(outputs) if places == [*range(num_arrays - len(outputs), num_arrays)] else 0
 
     def run(self, device: RuntimeDevice, inputs: Sequence[Any | None]) -> tuple[Any, ...] | None:
         """Return the outputs, launched on the default stream; None, with nothing of use done, where a kernel cannot take an address.
@@ -143,11 +142,35 @@ class Prepared:
             if done is False:
                 return None
             if done is not True:
-                raise LaunchError(f"{name}: {done[1].decode('utf-8', 'replace')}", done[0])
-        if self._num_last:
-            return tuple(arrays[-self._num_last :])
+                raise _make_error(name, done)
         outputs = []
         for place, wanted in self._outputs:
             array = arrays[place]
             outputs.append(array if wanted is None else array.reshaped(wanted))
         return tuple(outputs)
+
+
+class OneLaunch(Prepared):
+    """A call of one launch that makes one array, as most are: the same by the shortest way."""
+
+    __slots__ = ("_launcher", "_layout", "_name", "_workspace_bytes")
+
+    def __init__(self, step: _Step) -> None:
+        ((self._layout, _),) = step.makes
+        self._launcher, self._workspace_bytes, self._name = step.launcher, step.workspace_bytes, step.name
+
+    def run(self, device: RuntimeDevice, inputs: Sequence[Any | None]) -> tuple[Any, ...] | None:
+        """Return the output, as :meth:`Prepared.run` does."""
+        made = device.empty_queued(self._layout)
+        workspace = device.allocate_queued(self._workspace_bytes) if self._workspace_bytes else None
+        device.bind_thread()
+        done = self._launcher([*inputs, made], 0 if workspace is None else workspace.queued_address)
+        if done is True:
+            return (made,)
+        if done is False:
+            return None
+        raise _make_error(self._name, done)
+
+
+def _make_error(name: str, refusal: tuple[int, bytes]) -> LaunchError:
+    return LaunchError(f"{name}: {refusal[1].decode('utf-8', 'replace')}", refusal[0])

@@ -16,7 +16,11 @@ _numbers = itertools.count()
 
 
 class Filled(dict[str, Attr]):
-    """An op's attributes with defaults, not to be changed. ``number`` stands for the op and them."""
+    """An op's attributes with defaults, not to be changed. ``number`` stands for the op and them.
+
+    ``recipes[count, needs]`` is how a call of so many inputs is recorded, None where it has no gradient; bit i of ``needs``: input i needs
+    one.
+    """
 
     __slots__ = ("number", "op", "recipes")
 
@@ -24,7 +28,21 @@ class Filled(dict[str, Attr]):
         super().__init__(attrs)
         self.op = op
         self.number = next(_numbers)
-        self.recipes: dict[tuple[int, int], Recipe | None] = {}
+        self.recipes = _Recipes(self)
+
+
+class _Recipes(dict[tuple[int, int], "Recipe | None"]):
+    """Recipes, each made when it is first asked for."""
+
+    __slots__ = ("_attrs",)
+
+    def __init__(self, attrs: Filled) -> None:
+        super().__init__()
+        self._attrs = attrs
+
+    def __missing__(self, key: tuple[int, int]) -> Recipe | None:
+        made = self[key] = _make_recipe(self._attrs, *key)
+        return made
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +78,6 @@ def _fill(op: OpDef, key: tuple[Any, ...] | None, /, **attrs: Attr) -> Filled | 
 def fill_choice(op: str, name: str, choice: str) -> Filled:
     """Return attributes with defaults of an op of the framework's, of which one is given, a string. Raises as :meth:`OpDef.fill`."""
     return fill(find_op(op), {name: choice})
-
-
-def find_recipe(attrs: Filled, count: int, needs: int) -> Recipe | None:
-    """Return how a call of so many inputs is recorded; None where it has no gradient. Bit i of ``needs``: input i needs one."""
-    try:
-        return attrs.recipes[count, needs]
-    except KeyError:
-        recipe = attrs.recipes[count, needs] = _make_recipe(attrs, count, needs)
-        return recipe
 
 
 def _make_recipe(attrs: Filled, count: int, needs: int) -> Recipe | None:

@@ -147,15 +147,22 @@ def test_a_refused_kernel_is_forgotten(cuda: CudaBackend, monkeypatch: pytest.Mo
     assert first not in cuda._prepared.values()
 
 
-def test_a_launch_that_refuses_says_why(cuda: CudaBackend, monkeypatch: pytest.MonkeyPatch) -> None:
-    x, w = draw(cuda, 16, 16), draw(cuda, 16, 16)
-    F.linear(x, w)
-    (prepared,) = cuda._prepared.values()
-    makes, constant, _, workspace_bytes, name = prepared._steps[0]
-    monkeypatch.setattr(prepared, "_steps", [(makes, constant, lambda *_: (98, b"no such kernel"), workspace_bytes, name)])
-    with pytest.raises(LaunchError, match=r"gemm_bias_act/.*: no such kernel") as caught:
-        F.linear(x, w)
+@pytest.mark.parametrize(("call", "op"), [(F.linear, "gemm_bias_act"), (F.layer_norm, "layernorm")], ids=["one output", "several"])
+def test_a_launch_that_refuses_says_why(cuda: CudaBackend, monkeypatch: pytest.MonkeyPatch, call: Any, op: str) -> None:
+    x, w = draw(cuda, 16, 16), draw(cuda, 16, 16) if call is F.linear else draw(cuda, 16)
+
+    class Refuser:
+        def __init__(self, *_: Any) -> None: ...
+
+        def __call__(self, *_: Any) -> tuple[int, bytes]:
+            return 98, b"no such kernel"
+
+    monkeypatch.setattr(load_extension(), "Launcher", Refuser)
+    call(x, w)
+    with pytest.raises(LaunchError, match=rf"{op}/.*: no such kernel") as caught:
+        call(x, w)
     assert caught.value.cuda_code == 98
+    cuda._prepared.clear()
 
 
 def test_what_is_kept_is_bounded(cuda: CudaBackend, monkeypatch: pytest.MonkeyPatch) -> None:
