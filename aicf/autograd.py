@@ -33,8 +33,7 @@ class Differentiable(Protocol):
     type: Type
     version: Version
     grad: Any
-    creator: Node | None
-    index: int
+    edge: tuple[Node, int] | None
     requires_grad: bool
 
     @property
@@ -46,48 +45,54 @@ class Differentiable(Protocol):
         """Return a tensor of an array that a backend has made, without a copy."""
 
 
-# Where a gradient goes: to an output of a node (the node, the output's place, None), or to a tensor that no call made (None, 0, the
-# tensor). A tuple, as below, which is made in no time.
-Edge = tuple["Node | None", int, "Differentiable | None"]
+# Where a gradient goes: to an output of a node, or to a tensor that no call made.
+Edge = tuple["Node", int] | Differentiable
 
-# A value that a rule will read: its name, its array and backend, its version, the count of in-place writes when it was saved, its edge
-# (None for an output of the node itself or where no gradient goes) and, of an output, its place.
-_Saved = tuple[str, Any, Any, Version, int, Edge | None, int | None]
+# A value that a rule will read: its array, its version, and the count of in-place writes when it was saved.
+_Saved = tuple[Any, Version, int]
 
 
 class Node:
-    """One call that was recorded. ``backward`` runs its op's rule; the op's values that the rule reads are kept until then."""
+    """One call that was recorded; its floating outputs say so. ``backward`` runs its op's rule, whose values are kept until then."""
 
-    __slots__ = ("_input_types", "_is_freed", "_kind", "_place", "_recipe", "_saved", "edges", "number", "op", "output_types")
+    __slots__ = ("_backend", "_is_freed", "_kind", "_place", "_recipe", "_saved", "_types", "edges", "num_outputs", "number", "op")
 
-    def __init__(self, op: OpDef, recipe: Recipe, inputs: Sequence[Differentiable | None], outputs: Sequence[Differentiable]) -> None:
+    def __init__(
+        self,
+        op: OpDef,
+        recipe: Recipe,
+        inputs: Sequence[Differentiable | None],
+        arrays: Sequence[Any],
+        outputs: Sequence[Differentiable],
+    ) -> None:
         self.op = op
         self.number = next(_numbers)
-        edges: list[Edge | None] = []
+        self._place = find_place(3)
+        self._recipe = recipe
+        edges: list[Edge | None] = [None] * len(inputs)
+        for i in recipe.places:
+            if (t := inputs[i]) is not None:
+                edges[i] = t.edge or t
         types: list[Type | None] = []
         for t in inputs:
-            if t is None:
-                edges.append(None)
-                types.append(None)
-            else:
-                creator = t.creator
-                edges.append(None if not t.requires_grad else (None, 0, t) if creator is None else (creator, t.index, None))
-                types.append(t.type)
-        self.edges = edges
-        self.output_types = [t.type for t in outputs]
-        self._place = find_place()
-        self._recipe = recipe
-        self._input_types = types
-        saved: list[_Saved] = []
+            types.append(None if t is None else t.type)  # noqa: PERF401  # a comprehension is a call, in Python 3.11
+        saved: dict[str, _Saved] = {}
         for name, i in recipe.saves:
             if (t := inputs[i]) is not None:
-                saved.append((name, t.data, t.backend, t.version, t.version.count, edges[i], None))
+                version = t.version
+                saved[name] = arrays[i], version, version.count
         for name, i in recipe.keeps:
             if i < len(outputs):
-                t = outputs[i]
-                saved.append((name, t.data, t.backend, t.version, t.version.count, None, i))
-        self._saved = saved
-        self._kind = type(outputs[0])
+                y = outputs[i]
+                saved[name] = y.data, y.version, y.version.count
+        index = 0
+        for y in outputs:
+            if (kind := y.type).is_float:
+                y.edge, y.requires_grad = (self, index), True
+            types.append(kind)
+            index += 1
+        self.edges, self._types, self._saved, self.num_outputs = edges, types, saved, index
+        self._kind, self._backend = type(y), y.backend
         self._is_freed = False
 
     @property
@@ -109,10 +114,10 @@ class Node:
             )
         if self.op.gradient is None:
             raise GradientError(f"{self.source}: {self.op.name} has no gradient; call it under aicf.no_grad()")
-        values = {saved[0]: self._unpack(*saved) for saved in self._saved}
         names, needed = self._recipe.names, self._recipe.needed
-        types = {name: t for name, t in zip(names, self._input_types, strict=True) if t is not None}
-        types |= dict(zip(self.op.outputs, self.output_types, strict=False))
+        ends = {name: self.edges[i] for name, i in self._recipe.saves} | {name: (self, i) for name, i in self._recipe.keeps}
+        values = {name: self._unpack(name, *saved, ends[name]) for name, saved in self._saved.items()}
+        types = {name: t for name, t in zip((*names, *self.op.outputs), self._types, strict=False) if t is not None}
         g = Backward(self._kind.BUILDER, self.op, self.attrs, values, types, set(needed))
         found = self.op.gradient(g, *dout)
         return tuple(d if name in needed else None for name, d in itertools.zip_longest(names, found))
@@ -120,25 +125,19 @@ class Node:
     def free(self) -> None:
         """Forget what was kept for the backward pass."""
         self._is_freed = True
-        self._saved = []
+        self._saved = {}
         self.edges = []
 
-    def _unpack(
-        self, name: str, data: Any, backend: Any, version: Version, count: int, edge: Edge | None, output: int | None
-    ) -> Differentiable:
+    def _unpack(self, name: str, data: Any, version: Version, count: int, edge: Edge | None) -> Differentiable:
         if version.count != count:
             raise GradientError(
                 f"{self.source}: {self.op.name} needs its {name} for the backward pass, and that was changed in place since; "
                 "change a copy (x.clone()), or change it after the backward pass"
             )
-        node, index, leaf = edge or (None, 0, None)
-        if leaf is not None:
-            return leaf
-        tensor = self._kind.wrap(data, backend, version)
-        if output is not None:
-            tensor.creator, tensor.index, tensor.requires_grad = self, output, True
-        elif node is not None:
-            tensor.creator, tensor.index, tensor.requires_grad = node, index, True
+        if edge is not None and not isinstance(edge, tuple):
+            return edge
+        tensor = self._kind.wrap(data, self._backend, version)
+        tensor.edge, tensor.requires_grad = edge, edge is not None
         return tensor
 
 
@@ -146,7 +145,7 @@ def find_edge(tensor: Differentiable) -> Edge | None:
     """Return where a tensor's gradient goes, None where it needs none."""
     if not tensor.requires_grad:
         return None
-    return (None, 0, tensor) if tensor.creator is None else (tensor.creator, tensor.index, None)
+    return tensor.edge or tensor
 
 
 def run_backward(
@@ -210,8 +209,7 @@ def _key_of(edge: Edge | None) -> Any:
         raise GradientError(
             "a gradient was asked for with respect to a tensor that needs none; set requires_grad=True before the forward pass"
         )
-    node, index, leaf = edge
-    return id(leaf) if node is None else (id(node), index)
+    return (id(edge[0]), edge[1]) if isinstance(edge, tuple) else id(edge)
 
 
 class _Sums:
@@ -224,14 +222,13 @@ class _Sums:
         self.leaves: dict[int, tuple[Differentiable, Differentiable]] = {}
 
     def add(self, edge: Edge, gradient: Differentiable) -> None:
-        node, index, leaf = edge
-        if leaf is not None:
-            known = self.leaves.get(id(leaf))
-            self.leaves[id(leaf)] = (leaf, gradient if known is None else self._add(known[1], gradient))
+        if not isinstance(edge, tuple):
+            known = self.leaves.get(id(edge))
+            self.leaves[id(edge)] = (edge, gradient if known is None else self._add(known[1], gradient))
             return
-        assert node is not None
+        node, index = edge
         if node not in self._at:
-            self._at[node] = [None] * len(node.output_types)
+            self._at[node] = [None] * node.num_outputs
             heapq.heappush(self._heap, (-node.number, node))
         before = self._at[node][index]
         self._at[node][index] = gradient if before is None else self._add(before, gradient)

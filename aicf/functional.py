@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from aicf.opset import Attr
+from aicf.opset.filled import fill_choice
 from aicf.opset.types import normalise_axes
 from aicf.random import Generator, find_generator
-from aicf.tensor import Scalar, Tensor, apply, make_scalar
+from aicf.tensor import Scalar, Tensor, apply, apply_filled, make_scalar
 
 
 def _one(op: str, *inputs: Tensor | None, **attrs: Attr) -> Tensor:
@@ -19,7 +20,7 @@ def _one(op: str, *inputs: Tensor | None, **attrs: Attr) -> Tensor:
 
 
 def _each(function: str, x: Tensor) -> Tensor:
-    return _one("Elementwise", x, function=function)
+    return apply_filled(fill_choice("Elementwise", "function", function), (x,))[0]
 
 
 def call(op: str, *inputs: Tensor | None, **attrs: Attr) -> Any:
@@ -268,7 +269,7 @@ def matmul(x: Tensor, y: Tensor) -> Tensor:
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, act: str = "none") -> Tensor:
     """Return ``act(x weight' + bias)``: x [..., K], weight [N, K], bias [N]."""
-    return apply("Linear", (x, weight, bias), act=act)[0]
+    return apply_filled(fill_choice("Linear", "act", act), (x, weight, bias))[0]
 
 
 def softmax(x: Tensor, axis: int = -1) -> Tensor:

@@ -7,7 +7,6 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from types import CodeType
 
@@ -80,13 +79,16 @@ def find_source() -> str:
     return say_place(find_place())
 
 
-def find_place() -> Place:
-    """Return what :func:`say_place` says :func:`find_source` of, later: calls are many, and few of them are ever asked."""
+def find_place(depth: int = 0) -> Place:
+    """Return what :func:`say_place` says :func:`find_source` of, later: calls are many, and few of them are ever asked.
+
+    The caller and ``depth`` frames around it are known to be this package's, and not looked at: a frame that is looked at is made first.
+    """
     if MODES.place is not None:
         return MODES.place
-    frame = sys._getframe(1)
-    while frame.f_back is not None and _is_ours(frame.f_code.co_filename):
-        frame = frame.f_back
+    frame = sys._getframe(depth + 1)
+    while _ours[frame.f_code.co_filename] and (around := frame.f_back) is not None:
+        frame = around
     return frame.f_code, frame.f_lasti
 
 
@@ -99,6 +101,12 @@ def say_place(place: Place) -> str:
     return f"{code.co_filename}:{lines[0] if lines else code.co_firstlineno}"
 
 
-@cache
-def _is_ours(path: str) -> bool:
-    return path.startswith(_NOT_USERS)
+class _Ours(dict[str, bool]):
+    """Whether a file is of those that are not the user's, found once."""
+
+    def __missing__(self, path: str) -> bool:
+        found = self[path] = path.startswith(_NOT_USERS)
+        return found
+
+
+_ours = _Ours()

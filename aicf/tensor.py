@@ -14,7 +14,7 @@ from aicf.errors import GradientError
 from aicf.modes import MODES, refuse_while_recording
 from aicf.operators import Operators, read_key
 from aicf.opset import Attr, Attrs, Builder, OpDef, Type, find_op
-from aicf.opset.filled import fill, find_recipe
+from aicf.opset.filled import Filled, fill, fill_choice
 
 Scalar = bool | int | float
 
@@ -38,17 +38,18 @@ class _Eager(Builder):
 class Tensor(Operators):
     """An array of a backend, with its gradient.
 
-    ``data`` is the backend's array; ``grad`` the gradient that backward passes have added up; ``creator`` the call that made it, None for
-    one that nothing made. Writing to ``data`` goes past the checks of in-place writes; the methods ending in ``_`` do not.
+    ``data`` is the backend's array; ``grad`` the gradient that backward passes have added up; ``edge`` the call that made it and its place
+    among that one's outputs, None for one that nothing made. Writing to ``data`` goes past the checks of in-place writes; the methods
+    ending in ``_`` do not.
     """
 
     BUILDER: ClassVar[Builder] = _Eager()
     __array_priority__ = 1000  # NumPy's operators leave ours the right to decide
-    __slots__ = ("__weakref__", "backend", "creator", "data", "grad", "index", "requires_grad", "type", "version")
+    __slots__ = ("__weakref__", "backend", "data", "edge", "grad", "requires_grad", "type", "version")
 
     data: Any
     grad: Tensor | None
-    creator: Node | None
+    edge: tuple[Node, int] | None
 
     def __init__(self, values: Any, *, dtype: str | None = None, requires_grad: bool = False, backend: str | Backend | None = None) -> None:
         refuse_while_recording("a tensor was made from host values", "make it outside, and pass it as an input or register it as a buffer")
@@ -62,9 +63,7 @@ class Tensor(Operators):
         self.backend = backend
         self.type = backend.type_of(data)
         self.version = version
-        self.grad = None
-        self.creator = None
-        self.index = 0
+        self.grad = self.edge = None
         self.requires_grad = False
 
     @classmethod
@@ -76,8 +75,7 @@ class Tensor(Operators):
         made.backend = backend
         made.type = backend.type_of(data)
         made.version = Version() if version is None else version
-        made.grad = made.creator = None
-        made.index = 0
+        made.grad = made.edge = None
         made.requires_grad = False
         return made
 
@@ -87,6 +85,11 @@ class Tensor(Operators):
             raise TypeError(f"a tensor of {self.type.dtype} has no gradient; only floating tensors do")
         self.requires_grad = needed
         return self
+
+    @property
+    def creator(self) -> Node | None:
+        """The recorded call that made it, None for one that nothing made."""
+        return None if self.edge is None else self.edge[0]
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -228,10 +231,10 @@ class Tensor(Operators):
         return make_scalar(float(other) if self.type.is_float else int(other), self.dtype, self.backend)
 
     def _unary(self, function: str) -> Tensor:
-        return _apply_one("Elementwise", self, function=function)
+        return apply_filled(fill_choice("Elementwise", "function", function), (self,))[0]
 
     def _binary(self, function: str, other: Any) -> Tensor:
-        return _apply_one("Elementwise", self, self._lift(other), function=function)
+        return apply_filled(fill_choice("Elementwise", "function", function), (self, self._lift(other)))[0]
 
     def __matmul__(self, other: Tensor) -> Tensor:
         return _apply_one("MatMul", self, other)
@@ -291,46 +294,45 @@ def apply(op: str, inputs: Sequence[Tensor | None], **attrs: Attr) -> tuple[Tens
 
     Raises TypeError or ValueError for inputs that the op does not take or that are of several backends.
     """
-    known = find_op(op)
+    return apply_filled(fill(find_op(op), attrs), inputs)
+
+
+def apply_filled(attrs: Filled, inputs: Sequence[Tensor | None]) -> tuple[Tensor, ...]:
+    """Call an op as :func:`apply` does, with attributes that were filled in before."""
     if MODES.recorder is not None:
-        return _record(known, inputs, known.fill(attrs))
-    filled = fill(known, attrs)
+        return _record(attrs, inputs)
+    op = attrs.op
     backend, needs, given = _find_common_backend(op, inputs)
-    recipe = find_recipe(filled, len(inputs), needs) if needs and MODES.grad_enabled else None
-    arrays = backend.op_call(op, given, filled if recipe is None else recipe.attrs)
-    outputs = _wrap_all(known, inputs, arrays, backend)
+    recipe = attrs.recipes[len(inputs), needs] if needs and MODES.grad_enabled else None
+    arrays = backend.op_call(op.name, given, attrs if recipe is None else recipe.attrs)
+    outputs = _wrap_all(op, inputs, arrays, backend)
     if recipe is not None:
-        _note(Node(known, recipe, inputs, outputs), outputs)
+        Node(op, recipe, inputs, given, outputs)
     return outputs
 
 
-def _record(op: OpDef, inputs: Sequence[Tensor | None], attrs: Attrs) -> tuple[Tensor, ...]:
+def _record(attrs: Filled, inputs: Sequence[Tensor | None]) -> tuple[Tensor, ...]:
     """Make a call a node of the graph that is being recorded."""
-    recorder = MODES.recorder
+    recorder, op = MODES.recorder, attrs.op
     assert recorder is not None
     lifted = [None if t is None else recorder.lift(t) for t in inputs]
     needs = sum(1 << i for i, t in enumerate(lifted) if t is not None and t.requires_grad) if MODES.grad_enabled else 0
-    recipe = find_recipe(fill(op, attrs), len(lifted), needs) if needs else None
-    arrays = recorder.op_call(op.name, [None if t is None else t.data for t in lifted], attrs if recipe is None else dict(recipe.attrs))
+    recipe = attrs.recipes[len(lifted), needs] if needs else None
+    given = [None if t is None else t.data for t in lifted]
+    arrays = recorder.op_call(op.name, given, dict(attrs if recipe is None else recipe.attrs))
     if not MODES.grad_enabled and op.gradient is not None:
         arrays = tuple(recorder.op_call("Detach", (array,), {})[0] for array in arrays)
     outputs = _wrap_all(op, lifted, arrays, recorder)
     if recipe is not None:
-        _note(Node(op, recipe, lifted, outputs), outputs)
+        Node(op, recipe, lifted, given, outputs)
     return outputs
 
 
 def _wrap_all(op: OpDef, inputs: Sequence[Tensor | None], arrays: Sequence[Any], backend: Backend) -> tuple[Tensor, ...]:
-    if op.moves and inputs and inputs[0] is not None:
-        version = inputs[0].version  # what is moved may be a view
-        return tuple([Tensor.wrap(array, backend, version) for array in arrays])
-    return tuple([Tensor.wrap(array, backend) for array in arrays])
-
-
-def _note(node: Node, outputs: Sequence[Tensor]) -> None:
-    for i, output in enumerate(outputs):
-        if output.type.is_float:
-            output.creator, output.index, output.requires_grad = node, i, True
+    version = inputs[0].version if op.moves and inputs and inputs[0] is not None else None  # what is moved may be a view
+    if len(arrays) == 1:
+        return (Tensor.wrap(arrays[0], backend, version),)
+    return tuple([Tensor.wrap(array, backend, version) for array in arrays])
 
 
 def make_scalar(value: Scalar, dtype: str, backend: Backend) -> Tensor:
@@ -345,23 +347,28 @@ def _apply_one(op: str, *inputs: Tensor | None, **attrs: Attr) -> Tensor:
     return output
 
 
-def _find_common_backend(op: str, inputs: Sequence[Tensor | None]) -> tuple[Backend, int, list[Any]]:
+def _find_common_backend(op: OpDef, inputs: Sequence[Tensor | None]) -> tuple[Backend, int, list[Any]]:
     """Return the backend of all inputs, which of them need gradients, as bits, and their arrays."""
     found: Backend | None = None
     needs, bit = 0, 1
     arrays: list[Any] = []
-    for tensor in inputs:
-        if tensor is None:
-            arrays.append(None)
+    try:
+        for tensor in inputs:
+            if tensor is None:
+                arrays.append(None)
+            else:
+                backend = tensor.backend
+                if backend is not found:
+                    if found is not None:
+                        two = f"{found.name} and {backend.name}"
+                        raise TypeError(f"{op.name}: inputs are on {two}; make them on one: Tensor(x, backend=...)")
+                    found = backend
+                arrays.append(tensor.data)
+                if tensor.requires_grad:
+                    needs |= bit
             bit += bit
-            continue
-        if not isinstance(tensor, Tensor):
-            raise TypeError(f"{op}: expected tensors, got {type(tensor).__name__}; Tensor(values) makes one")
-        if found is not None and tensor.backend is not found:
-            raise TypeError(f"{op}: inputs are on {found.name} and {tensor.backend.name}; make them on one: Tensor(x, backend=...)")
-        found = tensor.backend
-        arrays.append(tensor.data)
-        if tensor.requires_grad:
-            needs |= bit
-        bit += bit
+    except AttributeError:
+        if isinstance(tensor, Tensor):
+            raise
+        raise TypeError(f"{op.name}: expected tensors, got {type(tensor).__name__}; Tensor(values) makes one") from None
     return found or find_default(), needs, arrays

@@ -25,6 +25,8 @@ _REMEDY = "pip install cupy-cuda13x, or set AICF_DEVICE=emulated"
 class CudaArray(RuntimeArray):
     """An array in GPU memory."""
 
+    __slots__ = ()
+
     def as_cupy(self) -> Any:
         """Return a ``cupy.ndarray`` over the same memory, which it keeps alive."""
         cupy: Any = import_cupy()

@@ -22,6 +22,8 @@ _DLPACK_EXTENSION = 12  # kDLExtDev: no device type of DLPack stands for emulate
 class EmulatedArray(RuntimeArray):
     """An array in emulated device memory. DLPack consumers get a copy in host memory, and only where they ask for one."""
 
+    __slots__ = ()
+
     def __dlpack_device__(self) -> tuple[int, int]:
         """Return DLPack's extension device: neither the host nor a GPU can follow the pointer."""
         return _DLPACK_EXTENSION, 0

@@ -59,6 +59,8 @@ class DeviceArray(ABC):
     DLPack.
     """
 
+    __slots__ = ()
+
     address: int
     shape: tuple[int, ...]
     dtype: np.dtype[Any]

@@ -88,7 +88,17 @@ class RuntimeBuffer(Buffer):
         self, shape: Sequence[int], dtype: DTypeLike, offset_bytes: int = 0, strides_bytes: Sequence[int] | None = None
     ) -> DeviceArray:
         """Return an array over part of the buffer; raises ValueError when it does not fit, is misaligned, or overlaps itself."""
-        return self.array_class(self, tuple(int(n) for n in shape), np.dtype(dtype), offset_bytes, strides_bytes)
+        extents, kind = tuple(int(n) for n in shape), np.dtype(dtype)
+        check_dtype(kind)
+        if any(n < 0 for n in extents):
+            raise ValueError(f"shape {extents}: sizes must not be negative")
+        if offset_bytes % kind.alignment:
+            raise ValueError(f"offset_bytes={offset_bytes}: {kind} needs a multiple of {kind.alignment}")
+        steps = contiguous_strides(extents, kind.itemsize) if strides_bytes is None else tuple(int(n) for n in strides_bytes)
+        check_strides(extents, steps, kind)
+        made = self.array_class(self, find_layout(extents, kind, steps), offset_bytes)
+        self.check_range(offset_bytes, made.span_bytes)
+        return made
 
     def free(self) -> None:
         """Free now; a second call does nothing."""
@@ -111,37 +121,17 @@ class RuntimeArray(DeviceArray):
     dtype and strides.
     """
 
-    def __init__(
-        self, buffer: RuntimeBuffer, shape: tuple[int, ...], dtype: np.dtype[Any], offset_bytes: int, strides_bytes: Sequence[int] | None
-    ) -> None:
-        check_dtype(dtype)
-        if any(n < 0 for n in shape):
-            raise ValueError(f"shape {shape}: sizes must not be negative")
-        if offset_bytes % dtype.alignment:
-            raise ValueError(f"offset_bytes={offset_bytes}: {dtype} needs a multiple of {dtype.alignment}")
-        self.buffer = buffer
-        self.shape = shape
-        self.dtype = dtype
-        self.offset_bytes = offset_bytes
-        self.strides_bytes = contiguous_strides(shape, dtype.itemsize) if strides_bytes is None else tuple(int(s) for s in strides_bytes)
-        check_strides(self.shape, self.strides_bytes, dtype)
-        buffer.check_range(offset_bytes, self.span_bytes)
-        self.layout = find_layout(shape, dtype, self.strides_bytes)
-        self.queued_address = buffer.queued_address + offset_bytes
+    __slots__ = ("__weakref__", "buffer", "dtype", "layout", "offset_bytes", "queued_address", "shape", "strides_bytes")
 
-    @classmethod
-    def of(cls, buffer: RuntimeBuffer, layout: Layout) -> Self:
-        """Return an array of a layout at the beginning of a buffer, which is alive and large enough: nothing is checked."""
-        made = cls.__new__(cls)
-        made.buffer, made.layout, made.offset_bytes, made.queued_address = buffer, layout, 0, buffer.queued_address
-        made.shape, made.dtype, made.strides_bytes = layout.shape, layout.dtype, layout.strides_bytes
-        return made
+    def __init__(self, buffer: RuntimeBuffer, layout: Layout, offset_bytes: int = 0) -> None:
+        """Take a layout's place in a buffer, which is alive and large enough: nothing is checked, as eager calls make one per output."""
+        self.buffer, self.layout, self.offset_bytes = buffer, layout, offset_bytes
+        self.queued_address = buffer.queued_address + offset_bytes
+        self.shape, self.dtype, self.strides_bytes = layout.shape, layout.dtype, layout.strides_bytes
 
     def reshaped(self, layout: Layout) -> Self:
         """Return the memory of this array, which is contiguous, in another contiguous layout of as many bytes: nothing is checked."""
-        made = self.of(self.buffer, layout)
-        made.offset_bytes, made.queued_address = self.offset_bytes, self.queued_address
-        return made
+        return type(self)(self.buffer, layout, self.offset_bytes)
 
     @property
     def address(self) -> int:  # type: ignore[override]  # one that is watched

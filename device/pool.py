@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import suppress
+from functools import lru_cache
 
 from device.cudart import ERROR_MEMORY_ALLOCATION, Cudart
 from device.interface import DeviceError
@@ -18,6 +19,7 @@ _LEAST_BYTES = 512
 _SMALL_BYTES = 1 << 20
 
 
+@lru_cache(maxsize=16384)
 def find_class(size_bytes: int) -> int:
     """Return the size in bytes of a block that holds so many: 512, or one of four steps between powers of two."""
     if size_bytes <= _LEAST_BYTES:
@@ -51,25 +53,22 @@ class Pool:
         """
         if not self._keeps:
             return self.allocate(size_bytes), 0
-        size = _LEAST_BYTES if size_bytes <= _LEAST_BYTES else find_class(size_bytes)
-        kept = self._free.get(size)
+        size = find_class(size_bytes)
         try:
-            if kept:
-                return kept.pop(), size
-        except IndexError:  # another thread has taken the last one
-            pass
-        return self.allocate(size), size
+            return self._free[size].pop(), size
+        except (KeyError, IndexError):  # the last one may be another thread's now
+            return self.allocate(size), size
 
     def give(self, address: int, size_bytes: int, is_lent: bool) -> None:
         """Take back a block of the size that :meth:`take` returned. One that was lent is freed, which waits for whoever may use it."""
         is_kept = size_bytes and self._keeps and not is_lent
-        if not is_kept or (size_bytes > _SMALL_BYTES and self.kept_bytes + size_bytes > self.limit_bytes):
-            if not sys.is_finalizing():  # the process gives all memory back; the runtime may be gone by then
-                self.cudart.call_quietly("cudaFree", address)
-        elif (kept := self._free.get(size_bytes)) is not None:
-            kept.append(address)
-        else:
-            self._free.setdefault(size_bytes, []).append(address)
+        if is_kept and (size_bytes <= _SMALL_BYTES or self.kept_bytes + size_bytes <= self.limit_bytes):
+            try:
+                self._free[size_bytes].append(address)
+            except KeyError:
+                self._free.setdefault(size_bytes, []).append(address)
+        elif not sys.is_finalizing():  # the process gives all memory back; the runtime may be gone by then
+            self.cudart.call_quietly("cudaFree", address)
 
     def allocate(self, size_bytes: int) -> int:
         """Return the address of new memory of the device; where there is none, what is kept is given back, and it is tried once more."""

@@ -100,7 +100,7 @@ class RuntimeDevice(Device):
         Its ``queued_address`` is for that work; who asks for its ``address`` may do with it what they like.
         """
         array_class = self.buffer_class.array_class
-        return array_class.of(Block(self.pool, layout.size_bytes or 1, array_class), layout)
+        return array_class(Block(self.pool, layout.size_bytes or 1, array_class), layout)
 
     def allocate_queued(self, size_bytes: int) -> Block:
         """Allocate memory for work on the default stream, as :meth:`empty_queued` does."""

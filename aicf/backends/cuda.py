@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from aicf.backends import Backend
 from aicf.backends.calls import FrozenCall
-from aicf.backends.frozen import FAILURES, FrozenCalls, open_calls
-from aicf.backends.prepared import Prepared, Trace, make_key
+from aicf.backends.frozen import CALLS, FAILURES, FrozenCalls, open_calls
+from aicf.backends.prepared import Prepared, Trace
 from aicf.errors import LaunchError, NotFrozenError, UnsupportedError
 from aicf.opset import Attrs, Builder, OpDef, Type, find_dtype, find_op, require_contiguous
+from aicf.opset.filled import Filled, fill
 from device import open_device
 from device.layout import Layout, check_dtype, find_row_major
 from device.memory import RuntimeArray
@@ -52,7 +53,8 @@ class CudaBackend(Backend):
         self._device = device
         self._calls: FrozenCalls | None = None
         self._num_refused = 0
-        self._prepared: dict[Hashable, Prepared] = {}  # of kernels that these calls found
+        # Of kernels that these calls found; by the number of an op and its attributes, and each input's shape, dtype and strides.
+        self._prepared: dict[Hashable, Prepared] = {}
 
     def type_of(self, array: Any) -> Type:
         """Return an array's type."""
@@ -60,8 +62,14 @@ class CudaBackend(Backend):
 
     def op_call(self, op: str, inputs: Sequence[Any | None], attrs: Attrs) -> tuple[Any, ...]:
         """Return the outputs of an op: launched if it is frozen, else lowered to frozen ones; a call made before is just launched."""
-        calls = self._open_calls()
-        key = make_key(op, inputs, attrs)
+        calls = CALLS[True]
+        if calls is not self._calls or calls.num_refused != self._num_refused:
+            self._forget(calls)
+        filled = attrs if type(attrs) is Filled else fill(find_op(op), attrs)
+        words: list[Hashable] = [filled.number]
+        for x in inputs:
+            words.append(None if x is None else x.layout)  # noqa: PERF401  # a comprehension is a call, in Python 3.11
+        key = tuple(words)
         prepared = self._prepared.get(key)
         if prepared is not None and (done := prepared.run(self._device, inputs)) is not None:
             return done
@@ -81,12 +89,10 @@ class CudaBackend(Backend):
             self._prepared[key] = made
         return outputs
 
-    def _open_calls(self) -> FrozenCalls:
-        calls = open_calls(deterministic=True)
-        if calls is not self._calls or calls.num_refused != self._num_refused:
-            self._calls, self._num_refused = calls, calls.num_refused
-            self._prepared.clear()
-        return calls
+    def _forget(self, calls: FrozenCalls) -> None:
+        """Prepare calls anew, by kernels that are found from now on."""
+        self._calls, self._num_refused = calls, calls.num_refused
+        self._prepared.clear()
 
     def call_traced(self, op: str, inputs: Sequence[Any | None], attrs: Attrs, trace: Trace) -> tuple[Any, ...]:
         """Return the outputs of an op, and note what was done for them."""

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Hashable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 from aicf.backends.calls import FrozenCall, say_lost
 from aicf.backends.chain_calls import ALIGNED, ELEMENTWISE, ChainCalls
@@ -257,10 +257,19 @@ def _make_call(handle: KernelHandle, names: tuple[str, ...], attrs: Attrs) -> Fr
     )
 
 
-@lru_cache(maxsize=2)
+class _Opened(dict[bool, FrozenCalls]):
+    def __missing__(self, deterministic: bool) -> FrozenCalls:
+        made = self[deterministic] = FrozenCalls(open_registry(), Preferences(deterministic=deterministic))
+        return made
+
+
+# The calls of the project's own frozen set by whether they are deterministic, opened when they are first asked for.
+CALLS = _Opened()
+
+
 def open_calls(*, deterministic: bool) -> FrozenCalls:
     """Return the calls of the project's own frozen set."""
-    return FrozenCalls(open_registry(), Preferences(deterministic=deterministic))
+    return CALLS[deterministic]
 
 
 def _row_major(shape: tuple[int, ...]) -> tuple[int, ...]:

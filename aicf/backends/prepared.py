@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from aicf.backends.calls import FrozenCall
 from aicf.errors import LaunchError
 from aicf.ops.extension import load_extension
-from aicf.opset import Attrs, freeze
 from device.layout import Layout
 from device.memory import RuntimeArray
 from device.runtime import RuntimeDevice
@@ -82,7 +81,12 @@ class Trace:
             # Arrays are made in the shape in which they go out.
             step.makes = [(wanted.get(at + i, layout), source) for i, (layout, source) in enumerate(step.makes)]
             at += len(step.makes) + (step.constant is not None)
-        return Prepared(self._steps, found)
+        made = [(i, None if i >= self._num_inputs and wanted[i] is layout else layout) for i, layout in found]
+        if made == [(self._num_inputs, None)] and len(self._steps) == 1:
+            (only,) = self._steps
+            if only.launcher is not None and [source for _, source in only.makes] == [None]:
+                return OneLaunch(only)
+        return Prepared(self._steps, made)
 
 
 def _find_pointers(
@@ -109,7 +113,8 @@ class Prepared:
 
     __slots__ = ("_outputs", "_steps")
 
-    def __init__(self, steps: Sequence[_Step], outputs: Sequence[tuple[int, Layout]]) -> None:
+    def __init__(self, steps: Sequence[_Step], outputs: Sequence[tuple[int, Layout | None]]) -> None:
+        """Take steps, and the outputs: the places of their arrays, and their layouts where these are others than the arrays'."""
         self._steps = [(step.makes, step.constant, step.launcher, step.workspace_bytes, step.name) for step in steps]
         self._outputs = outputs
 
@@ -118,41 +123,54 @@ class Prepared:
 
         Raises :class:`~aicf.errors.LaunchError` where one refuses.
         """
-        arrays: list[Any] = list(inputs)
-        addresses = [0 if x is None else x.queued_address for x in inputs]
+        arrays: list[Any] = [*inputs]
         empty = device.empty_queued
         for makes, constant, launcher, workspace_bytes, name in self._steps:
             if constant is not None:
                 arrays.append(constant)
-                addresses.append(constant.queued_address)
                 continue
             for layout, source in makes:
                 made = empty(layout)
                 if source is not None:
-                    device.copy(made.queued_address, addresses[source], made.span_bytes)
+                    device.copy(made.queued_address, arrays[source].queued_address, made.span_bytes)
                 arrays.append(made)
-                addresses.append(made.queued_address)
             if launcher is None:
                 continue
             workspace = device.allocate_queued(workspace_bytes) if workspace_bytes else None
             device.bind_thread()
-            done = launcher(addresses, 0 if workspace is None else workspace.queued_address)
+            done = launcher(arrays, 0 if workspace is None else workspace.queued_address)
             if done is False:
                 return None
             if done is not True:
-                raise LaunchError(f"{name}: {done[1].decode('utf-8', 'replace')}", done[0])
-        num_inputs = len(inputs)
-        return tuple(
-            [arrays[i] if i >= num_inputs and arrays[i].layout is layout else arrays[i].reshaped(layout) for i, layout in self._outputs]
-        )
+                raise _make_error(name, done)
+        outputs = []
+        for place, wanted in self._outputs:
+            array = arrays[place]
+            outputs.append(array if wanted is None else array.reshaped(wanted))
+        return tuple(outputs)
 
 
-def make_key(op: str, inputs: Sequence[Any | None], attrs: Attrs) -> Hashable:
-    """Return what a call is known by again: op, attributes, and each input's shape, dtype and strides.
+class OneLaunch(Prepared):
+    """A call of one launch that makes one array, as most are: the same by the shortest way."""
 
-    Attributes that were filled in before have a number. Of others zeros have signs, and True is not 1.
-    """
-    layouts = [None if x is None else x.layout for x in inputs]
-    if (number := getattr(attrs, "number", None)) is not None:
-        return (number, *layouts)
-    return (op, *freeze(attrs), *layouts)
+    __slots__ = ("_launcher", "_layout", "_name", "_workspace_bytes")
+
+    def __init__(self, step: _Step) -> None:
+        ((self._layout, _),) = step.makes
+        self._launcher, self._workspace_bytes, self._name = step.launcher, step.workspace_bytes, step.name
+
+    def run(self, device: RuntimeDevice, inputs: Sequence[Any | None]) -> tuple[Any, ...] | None:
+        """Return the output, as :meth:`Prepared.run` does."""
+        made = device.empty_queued(self._layout)
+        workspace = device.allocate_queued(self._workspace_bytes) if self._workspace_bytes else None
+        device.bind_thread()
+        done = self._launcher([*inputs, made], 0 if workspace is None else workspace.queued_address)
+        if done is True:
+            return (made,)
+        if done is False:
+            return None
+        raise _make_error(self._name, done)
+
+
+def _make_error(name: str, refusal: tuple[int, bytes]) -> LaunchError:
+    return LaunchError(f"{name}: {refusal[1].decode('utf-8', 'replace')}", refusal[0])

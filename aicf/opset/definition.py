@@ -154,7 +154,7 @@ Lower = Callable[[Builder, Sequence[V | None], Attrs], Sequence[V] | None]
 Saves = Callable[[Attrs, set[str]], set[str]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # an op is a key by what it is: a project's own may be another one of the same name
 class OpDef:
     """One op. Inputs whose name ends in ``?`` may be None; one that ends in ``*`` stands for any number.
 

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
+from aicf.opset import find_op
 from aicf.opset.definition import OpDef
 from aicf.opset.types import Attr, Attrs, freeze
 
 _MAX_FILLED = 4096
 _numbers = itertools.count()
-_known: dict[tuple[Any, ...], Filled] = {}
 
 
 class Filled(dict[str, Attr]):
-    """An op's attributes with defaults, not to be changed. ``number`` stands for the op and them."""
+    """An op's attributes with defaults, not to be changed. ``number`` stands for the op and them.
+
+    ``recipes[count, needs]`` is how a call of so many inputs is recorded, None where it has no gradient; bit i of ``needs``: input i needs
+    one.
+    """
 
     __slots__ = ("number", "op", "recipes")
 
@@ -23,48 +28,56 @@ class Filled(dict[str, Attr]):
         super().__init__(attrs)
         self.op = op
         self.number = next(_numbers)
-        self.recipes: dict[tuple[int, int], Recipe | None] = {}
+        self.recipes = _Recipes(self)
+
+
+class _Recipes(dict[tuple[int, int], "Recipe | None"]):
+    """Recipes, each made when it is first asked for."""
+
+    __slots__ = ("_attrs",)
+
+    def __init__(self, attrs: Filled) -> None:
+        super().__init__()
+        self._attrs = attrs
+
+    def __missing__(self, key: tuple[int, int]) -> Recipe | None:
+        made = self[key] = _make_recipe(self._attrs, *key)
+        return made
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
     """What recording a call for a backward pass takes, where it is known which inputs need gradients.
 
-    ``saves`` are the inputs, and ``keeps`` the outputs, that its rule reads: name and place.
+    ``places`` are where those inputs stand; ``saves`` are the inputs, and ``keeps`` the outputs, that its rule reads: name and place.
     """
 
     attrs: Filled
     names: tuple[str, ...]
     needed: frozenset[str]
+    places: tuple[int, ...]
     saves: tuple[tuple[str, int], ...]
     keeps: tuple[tuple[str, int], ...]
 
 
 def fill(op: OpDef, attrs: Attrs) -> Filled:
     """Return attributes with defaults. Raises as :meth:`OpDef.fill`."""
-    values = attrs.values()
-    # True is not 1. Zeros with and without a sign are equal here: calls with one are known by the longer key alone.
-    short = (op.name, *attrs, *values, *map(type, values))
-    found = _known.get(short)
-    if found is not None and found.op is op:  # a project's own op may be another one of the same name
-        return found
-    key = (op.name, *freeze(attrs))
-    found = _known.get(key)
-    if found is None or found.op is not op:
-        if len(_known) >= _MAX_FILLED:
-            _known.clear()
-        found = _known[key] = Filled(op, op.fill(attrs))
-    if not any(type(value) is float and value == 0.0 for value in values):
-        _known[short] = found
-    return found
+    found = _fill(op, None, **attrs)
+    return found if found is not None else _fill(op, freeze(attrs), **attrs)  # type: ignore[return-value]  # a key tells zeros apart
 
 
-def find_recipe(attrs: Filled, count: int, needs: int) -> Recipe | None:
-    """Return how a call of so many inputs is recorded; None where it has no gradient. Bit i of ``needs``: input i needs one."""
-    key = (count, needs)
-    if key not in attrs.recipes:
-        attrs.recipes[key] = _make_recipe(attrs, count, needs)
-    return attrs.recipes[key]
+@lru_cache(maxsize=_MAX_FILLED, typed=True)  # True is not 1
+def _fill(op: OpDef, key: tuple[Any, ...] | None, /, **attrs: Attr) -> Filled | None:
+    """Return attributes with defaults; None where only a key tells them from others: zeros with and without a sign are equal."""
+    if key is None and any(type(value) is float and value == 0.0 for value in attrs.values()):
+        return None
+    return Filled(op, op.fill(attrs))
+
+
+@lru_cache(maxsize=_MAX_FILLED)
+def fill_choice(op: str, name: str, choice: str) -> Filled:
+    """Return attributes with defaults of an op of the framework's, of which one is given, a string. Raises as :meth:`OpDef.fill`."""
+    return fill(find_op(op), {name: choice})
 
 
 def _make_recipe(attrs: Filled, count: int, needs: int) -> Recipe | None:
@@ -76,5 +89,6 @@ def _make_recipe(attrs: Filled, count: int, needs: int) -> Recipe | None:
     extended = op.extend(attrs, needed) if op.keeps else attrs
     filled = attrs if extended == attrs else fill(op, extended)
     wanted = op.saves(filled, needed)
-    saves = tuple((name, i) for i, name in enumerate(names) if name in wanted)
-    return Recipe(filled, names, frozenset(needed), saves, tuple((name, i) for i, name in enumerate(op.outputs) if name in wanted))
+    places = tuple(i for i, name in enumerate(names) if name in needed)
+    saves, keeps = (tuple((name, i) for i, name in enumerate(each) if name in wanted) for each in (names, op.outputs))
+    return Recipe(filled, names, frozenset(needed), places, saves, keeps)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from typing import Any
 
@@ -35,17 +35,14 @@ class Type:
 
     dtype: str
     shape: tuple[int, ...]
+    is_float: bool = field(init=False, repr=False, compare=False)  # whether it can have a gradient
 
     def __post_init__(self) -> None:
         if self.dtype not in DTYPES:
             raise TypeError(f"dtype {self.dtype!r} is unknown; there are: {', '.join(DTYPES)}")
         if any(n < 0 for n in self.shape):
             raise ValueError(f"shape {self.shape}: extents must not be negative")
-
-    @property
-    def is_float(self) -> bool:
-        """Whether it can have a gradient."""
-        return self.dtype in FLOATS
+        object.__setattr__(self, "is_float", self.dtype in FLOATS)  # asked of each output of each call
 
     @property
     def num_elems(self) -> int:
@@ -73,8 +70,8 @@ def freeze(attrs: Attrs) -> tuple[Any, ...]:
     """Return attributes as a key: zeros have signs in it, and True is not 1."""
     types = tuple(map(type, attrs.values()))
     if float in types:
-        return types, *[(name, value.hex() if isinstance(value, float) else value) for name, value in attrs.items()]
-    return types, *attrs.items()
+        return types, *attrs, *[value.hex() if isinstance(value, float) else value for value in attrs.values()]
+    return types, *attrs, *attrs.values()
 
 
 def type_of(array: Any) -> Type:

@@ -55,6 +55,7 @@ class Registry:
         self._library_choice = LibraryChoice(libraries or InstalledLibraries())
         self._ops: dict[str, _Op] = {}
         self._refused: dict[tuple[str, str], str] = {}  # by op and seal: why
+        self.num_refused = 0  # what is remembered of choices holds as long as this stays
         self._chosen: dict[tuple[str, _Items, _Items, _Items, _Items, _Items, HwCaps, Preferences], KernelHandle] = {}
 
     @classmethod
@@ -134,16 +135,12 @@ class Registry:
     def refuse(self, op: str, seal: str, why: str) -> None:
         """Leave a kernel out of all choices from now on: it cannot be built or loaded here."""
         self._refused[op, seal] = why
+        self.num_refused = len(self._refused)
         self._chosen = {key: handle for key, handle in self._chosen.items() if (handle.op, handle.seal) != (op, seal)}
 
     def is_refused(self, op: str, seal: str) -> bool:
         """Whether a kernel is left out."""
         return (op, seal) in self._refused
-
-    @property
-    def num_refused(self) -> int:
-        """How many kernels are left out; what is remembered of choices holds as long as this stays."""
-        return len(self._refused)
 
     def keep_usable(self, tables: Tables, kernels: int) -> int:
         """Return those kernels that are not left out, a bit each."""

@@ -316,9 +316,9 @@ def framework(device: Device, hold: Callable[..., Registry], monkeypatch: pytest
     """The framework on a registry where the stand-in takes half of the kernel's time."""
     registry = hold(make_row(make_point(HERE, KIND, 0.5)))
     monkeypatch.setattr(backend, "open_registry", lambda: registry)
-    backend.open_calls.cache_clear()
+    backend.CALLS.clear()
     yield registry
-    backend.open_calls.cache_clear()
+    backend.CALLS.clear()
 
 
 def compile_layer() -> tuple[aicf.train.Program, Tensor]:
@@ -351,6 +351,6 @@ def test_a_saved_plan_looks_for_its_library_and_is_not_deployed(framework: Regis
     with pytest.raises(DeployError, match=r"calls a library of others.*AICF_LIBRARIES=off"):
         read_network(tmp_path / "layer", find_frozen_dir(), tmp_path / "out")
     framework.refuse(OP, next(s.seal for s in program.plan.steps if s.kernel == "cublaslt"), "it is gone")
-    backend.open_calls.cache_clear()
+    backend.CALLS.clear()
     with pytest.raises(SelectionError, match="or a library that cannot be used here; compile it again"):
         aicf.load(tmp_path / "layer")

@@ -34,26 +34,30 @@ struct Launcher {
     std::vector<Pointer>* pointers;
 };
 
-// Puts the addresses of a list into params. False where the kernel cannot take one, or with a Python error set.
-inline bool place_addresses(const Launcher* self, PyObject* addresses, char* params) {
+// Puts the addresses of a list's arrays into params. False where the kernel cannot take one, or with a Python error set.
+inline bool place_addresses(const Launcher* self, PyObject* arrays, char* params) {
+    static PyObject* const kName = PyUnicode_InternFromString("queued_address");
     for (const Pointer& each : *self->pointers) {
-        if (each.index >= PyList_GET_SIZE(addresses)) {
-            PyErr_SetString(PyExc_IndexError, "a launcher was given too few addresses");
+        if (each.index >= PyList_GET_SIZE(arrays)) {
+            PyErr_SetString(PyExc_IndexError, "a launcher was given too few arrays");
             return false;
         }
-        const std::uint64_t address = PyLong_AsUnsignedLongLong(PyList_GET_ITEM(addresses, each.index)) + each.add;
+        PyObject* found = PyObject_GetAttr(PyList_GET_ITEM(arrays, each.index), kName);
+        if (found == nullptr) return false;
+        const std::uint64_t address = PyLong_AsUnsignedLongLong(found) + each.add;
+        Py_DECREF(found);
         if (PyErr_Occurred() != nullptr || address % each.step != 0) return false;
         std::memcpy(params + each.offset, &address, sizeof address);
     }
     return true;
 }
 
-// launcher(addresses, workspace): True, False where the kernel cannot take an address and nothing was done, or what the kernel refused
+// launcher(arrays, workspace): True, False where the kernel cannot take an address and nothing was done, or what the kernel refused
 // with: (cuda_code, reason).
 inline PyObject* launch_again(PyObject* callable, PyObject* const* arguments, std::size_t nargsf, PyObject* kwnames) {
     const auto* self = reinterpret_cast<Launcher*>(callable);
     if (PyVectorcall_NARGS(nargsf) != 2 || kwnames != nullptr || !PyList_CheckExact(arguments[0])) {
-        PyErr_SetString(PyExc_TypeError, "a launcher takes a list of addresses, and the workspace's");
+        PyErr_SetString(PyExc_TypeError, "a launcher takes a list of arrays, and the workspace's address");
         return nullptr;
     }
     void* workspace = PyLong_AsVoidPtr(arguments[1]);

@@ -250,6 +250,20 @@ def test_a_clone_is_memory_of_its_own(dtype: str) -> None:
     assert (y.dtype, y.numpy().tolist()) == (dtype, [1, 0, 1])
 
 
+def test_calls_know_the_users_line_whatever_they_go_through() -> None:
+    x = Tensor(np.ones((2, 2)), requires_grad=True)
+    line = sys._getframe().f_lineno
+    made = [
+        F.linear(x, x),
+        x * 2.0,
+        F.exp(x),
+        nn.ReLU()(x),
+        apply("Elementwise", (x,), function="exp")[0],
+    ]
+    sources = [each.creator.source for each in made if each.creator is not None]
+    assert sources == [f"{__file__}:{line + 2 + i}" for i in range(len(made))]
+
+
 def test_what_an_op_returns_as_it_came_is_memory_of_its_own() -> None:
     x = Tensor(np.arange(3))
     (y,) = apply("Cast", [x], dtype="int64")

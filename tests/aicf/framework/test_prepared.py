@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,6 @@ from aicf.errors import LaunchError
 from aicf.ops.extension import load_extension
 from aicf.opset import find_op
 from aicf.opset.filled import fill
-from aicf.registry import Registry
 from aicf.tensor import make_scalar
 from device import Device
 
@@ -140,21 +140,29 @@ def test_a_refused_kernel_is_forgotten(cuda: CudaBackend, monkeypatch: pytest.Mo
     x, w = draw(cuda, 16, 16), draw(cuda, 16, 16)
     F.linear(x, w)
     assert cuda._prepared
-    monkeypatch.setattr(Registry, "num_refused", property(lambda _: 10**6))
-    cuda._open_calls()
-    assert not cuda._prepared
-    monkeypatch.undo()
-
-
-def test_a_launch_that_refuses_says_why(cuda: CudaBackend, monkeypatch: pytest.MonkeyPatch) -> None:
-    x, w = draw(cuda, 16, 16), draw(cuda, 16, 16)
+    (first,) = cuda._prepared.values()
+    monkeypatch.setattr(FrozenCalls, "num_refused", property(lambda _: 10**6))
     F.linear(x, w)
-    (prepared,) = cuda._prepared.values()
-    makes, constant, _, workspace_bytes, name = prepared._steps[0]
-    monkeypatch.setattr(prepared, "_steps", [(makes, constant, lambda *_: (98, b"no such kernel"), workspace_bytes, name)])
-    with pytest.raises(LaunchError, match=r"gemm_bias_act/.*: no such kernel") as caught:
-        F.linear(x, w)
+    monkeypatch.undo()
+    assert first not in cuda._prepared.values()
+
+
+@pytest.mark.parametrize(("call", "op"), [(F.linear, "gemm_bias_act"), (F.layer_norm, "layernorm")], ids=["one output", "several"])
+def test_a_launch_that_refuses_says_why(cuda: CudaBackend, monkeypatch: pytest.MonkeyPatch, call: Any, op: str) -> None:
+    x, w = draw(cuda, 16, 16), draw(cuda, 16, 16) if call is F.linear else draw(cuda, 16)
+
+    class Refuser:
+        def __init__(self, *_: Any) -> None: ...
+
+        def __call__(self, *_: Any) -> tuple[int, bytes]:
+            return 98, b"no such kernel"
+
+    monkeypatch.setattr(load_extension(), "Launcher", Refuser)
+    call(x, w)
+    with pytest.raises(LaunchError, match=rf"{op}/.*: no such kernel") as caught:
+        call(x, w)
     assert caught.value.cuda_code == 98
+    cuda._prepared.clear()
 
 
 def test_what_is_kept_is_bounded(cuda: CudaBackend, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,10 +186,13 @@ def test_a_launcher_refuses_what_it_cannot_hold(stub: Any) -> None:
     with pytest.raises(ValueError, match="4096 bytes"):
         load_extension().Launcher(stub.address, bytes(4097), ())
     launcher = load_extension().Launcher(stub.address, bytes(40), ((0, 1, 8, 16),))
+    zero, one, other = (SimpleNamespace(queued_address=address) for address in (0, 16, 24))
     with pytest.raises(IndexError, match="too few"):
-        launcher([0], 0)
-    with pytest.raises(TypeError, match="list of addresses"):
-        launcher((0, 8), 0)
-    assert launcher([0, 16], 0) is False  # 24 is no multiple of 16
-    assert launcher([0, 24], 48) is True
+        launcher([zero], 0)
+    with pytest.raises(TypeError, match="list of arrays"):
+        launcher((zero, one), 0)
+    with pytest.raises(AttributeError, match="queued_address"):
+        launcher([zero, None], 0)
+    assert launcher([zero, one], 0) is False  # 24 is no multiple of 16
+    assert launcher([zero, other], 48) is True
     assert (stub.last.x, stub.last.workspace) == (32, 48)

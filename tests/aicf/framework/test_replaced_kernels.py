@@ -36,9 +36,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A copy of the frozen set's softmax, which is all that programs find."""
     shutil.copytree(PACKAGED_DIR / "softmax", tmp_path / "frozen" / "softmax")
     monkeypatch.setattr(frozen, "open_registry", lambda: Registry(tmp_path / "frozen"))
-    frozen.open_calls.cache_clear()
+    frozen.CALLS.clear()
     yield tmp_path / "frozen" / "softmax"
-    frozen.open_calls.cache_clear()
+    frozen.CALLS.clear()
 
 
 def make_program() -> aicf.train.Program:
@@ -47,7 +47,7 @@ def make_program() -> aicf.train.Program:
 
 def find_chosen() -> str:
     chosen = make_program().plan.steps[0].kernel
-    frozen.open_calls.cache_clear()
+    frozen.CALLS.clear()
     return chosen
 
 
@@ -100,7 +100,7 @@ def test_a_saved_plan_whose_kernel_does_not_compile_gets_another(folder: Path, t
     seal = json.loads((folder / "kernels" / f"{broken.kernel}.json").read_text())["seal"]
     plan = tmp_path / "program" / "plan.json"
     plan.write_text(plan.read_text().replace(broken.seal, seal))
-    frozen.open_calls.cache_clear()
+    frozen.CALLS.clear()
     loaded = aicf.load(tmp_path / "program")
     assert isinstance(loaded, aicf.train.Program)
     check(loaded)
@@ -128,7 +128,7 @@ def test_a_kernel_that_the_device_refuses_is_replaced_when_it_runs(
 def test_where_no_kernel_is_left_all_reasons_are_given(folder: Path) -> None:
     call = [Tensor(X).type, None, None, None], find_op("softmax").fill({})
     num_legal = len(frozen.open_calls(deterministic=True).list_seals("softmax", *call))
-    frozen.open_calls.cache_clear()
+    frozen.CALLS.clear()
     for path in (folder / "kernels").iterdir():
         break_kernel(folder, path.stem)
     for source in folder.glob("revisions/*/sources/softmax/kernels.cu"):
