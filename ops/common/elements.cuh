@@ -59,19 +59,6 @@ inline bool has_pack_rows(const void* base, std::int64_t stride) {
     return reinterpret_cast<std::uintptr_t>(base) % 16 == 0 && stride % kPackElems<Element> == 0;
 }
 
-// Rows of two matrices begin at the same place within 16 bytes, whichever row it is.
-template <class Element>
-inline bool has_rows_alike(const void* base, std::int64_t stride, const void* other, std::int64_t other_stride) {
-    return (reinterpret_cast<std::uintptr_t>(base) - reinterpret_cast<std::uintptr_t>(other)) % 16 == 0 &&
-           (stride - other_stride) % kPackElems<Element> == 0;
-}
-
-// How many elements lie in front of this one within the 16 bytes that it is in.
-template <class Element>
-__device__ __forceinline__ int find_lead(const Element* element) {
-    return static_cast<int>(reinterpret_cast<std::uintptr_t>(element) % 16 / sizeof(Element));
-}
-
 template <class Element>
 __device__ __forceinline__ Pack<Element> unpack(const uint4& words) {
     if constexpr (sizeof(Element) == 4) {

@@ -69,9 +69,8 @@ __device__ __forceinline__ void visit_row(std::int64_t columns, int rank, const 
 // A row of at most kThreads * kElems elements, by chunks that the thread of this rank keeps in registers, kChunkElems in each. Where the
 // rows of all matrices start on 16-byte boundaries (`is_packed`) a chunk is one access, else its elements lie kThreads apart: either way
 // neighbouring threads access neighbouring memory. kIsWhole: rows are whole packs on such boundaries, known to the compiler: it then has
-// all accesses of load_all() under way together, those of several matrices too. kHasLead: rows that begin anywhere are packs all the same,
-// if those of all matrices begin alike: the first has `lead` elements less, and the row takes up kThreads * kElems with them.
-template <class Element, int kThreads, int kElems, bool kIsWhole = false, bool kHasLead = false>
+// all accesses of load_all() under way together, those of several matrices too.
+template <class Element, int kThreads, int kElems, bool kIsWhole = false>
 struct RowSpan {
     static constexpr int kChunkElems = kPackElems<Element>;
     static constexpr int kChunks = kElems / kChunkElems;
@@ -79,52 +78,24 @@ struct RowSpan {
 
     int columns, rank;
     bool is_packed;
-    int lead = 0;
 
-    // Of element `i` of a chunk; may lie past the row, or with kHasLead in front of it.
+    // Of element `i` of a chunk; may lie past the row.
     __device__ __forceinline__ int find_column(int chunk, int i) const {
-        if (kIsWhole || is_packed) return (chunk * kThreads + rank) * kChunkElems + i - (kHasLead ? lead : 0);
+        if (kIsWhole || is_packed) return (chunk * kThreads + rank) * kChunkElems + i;
         return (chunk * kChunkElems + i) * kThreads + rank;
     }
 
-    __device__ __forceinline__ bool holds(int chunk, int i) const {
-        const int column = find_column(chunk, kIsWhole ? 0 : i);
-        return kHasLead ? static_cast<unsigned>(column) < static_cast<unsigned>(columns) : column < columns;
-    }
-
-    // The chunk is one access.
-    __device__ __forceinline__ bool is_whole(int chunk) const { return is_packed && holds(chunk, 0) && holds(chunk, kChunkElems - 1); }
+    __device__ __forceinline__ bool holds(int chunk, int i) const { return find_column(chunk, kIsWhole ? 0 : i) < columns; }
 
     // `fill` stands for what lies past the row.
     __device__ __forceinline__ Pack<Element> load(const Element* row, int chunk, float fill) const {
         const int first = find_column(chunk, 0);
         if constexpr (kIsWhole) return first < columns ? load_pack(row + first) : fill_pack<Element>(fill);
-        if constexpr (kHasLead) {
-            if (is_whole(chunk)) return load_pack(row + first);
-            Pack<Element> pack = fill_pack<Element>(fill);
-            load_part(row, chunk, pack);
-            return pack;
-        }
         if (is_packed) return load_pack_or(row + first, columns - first, true, fill);
         Pack<Element> pack;
 #pragma unroll
         for (int i = 0; i < kChunkElems; ++i) pack.values[i] = first + i * kThreads < columns ? to_float(row[first + i * kThreads]) : fill;
         return pack;
-    }
-
-    // The elements of a chunk that are the row's, one by one.
-    __device__ __forceinline__ void load_part(const Element* row, int chunk, Pack<Element>& pack) const {
-#pragma unroll
-        for (int i = 0; i < kChunkElems; ++i) {
-            if (holds(chunk, i)) pack.values[i] = to_float(row[find_column(chunk, i)]);
-        }
-    }
-
-    __device__ __forceinline__ void store_part(Element* row, int chunk, const Pack<Element>& pack) const {
-#pragma unroll
-        for (int i = 0; i < kChunkElems; ++i) {
-            if (holds(chunk, i)) row[find_column(chunk, i)] = from_float<Element>(pack.values[i]);
-        }
     }
 
     // Calls visit(chunk) for all chunks of a row of any length, of which a thread keeps none: kElems is one pack.
@@ -137,14 +108,10 @@ struct RowSpan {
     }
 
     // Chunks may begin past the row.
-    __device__ __forceinline__ bool is_there(int chunk) const { return chunk * (kThreads * kChunkElems) < columns + (kHasLead ? lead : 0); }
+    __device__ __forceinline__ bool is_there(int chunk) const { return chunk * (kThreads * kChunkElems) < columns; }
 
-    // All chunks, with 0 for what lies past the row. Where rows are whole packs, or have a lead, all accesses are under way before the
-    // first is looked at.
+    // All chunks, with 0 for what lies past the row. Where rows are whole packs, all accesses are under way before the first is looked at.
     __device__ __forceinline__ void load_all(const Element* row, Pack<Element> (&chunks)[kChunks]) const {
-        if constexpr (kHasLead) {
-            if (is_packed) return load_with_lead(row, chunks);
-        }
         if (kIsWhole || (is_packed && columns % kChunkElems == 0)) {
             uint4 words[kChunks];
 #pragma unroll
@@ -170,29 +137,10 @@ struct RowSpan {
             if (first < columns) store_pack(row + first, pack);
             return;
         }
-        if constexpr (kHasLead) {
-            if (is_whole(chunk)) return store_pack(row + first, pack);
-            return store_part(row, chunk, pack);
-        }
         if (is_packed) return store_pack_part(row + first, pack, columns - first, true);
 #pragma unroll
         for (int i = 0; i < kChunkElems; ++i) {
             if (first + i * kThreads < columns) row[first + i * kThreads] = from_float<Element>(pack.values[i]);
-        }
-    }
-
-private:
-    __device__ __forceinline__ void load_with_lead(const Element* row, Pack<Element> (&chunks)[kChunks]) const {
-        uint4 words[kChunks];
-#pragma unroll
-        for (int chunk = 0; chunk < kChunks; ++chunk) {
-            words[chunk] = {0, 0, 0, 0};
-            if (is_whole(chunk)) words[chunk] = *reinterpret_cast<const uint4*>(row + find_column(chunk, 0));
-        }
-#pragma unroll
-        for (int chunk = 0; chunk < kChunks; ++chunk) {
-            chunks[chunk] = unpack<Element>(words[chunk]);
-            if (!is_whole(chunk)) load_part(row, chunk, chunks[chunk]);
         }
     }
 };

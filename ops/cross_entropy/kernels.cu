@@ -91,13 +91,11 @@ __global__ void __launch_bounds__(kThreads) cross_entropy_naive(const CrossEntro
     finish<kThreads>(params, workspace);
 }
 
-// Logits are read 16 bytes at a time wherever rows begin, and the gradient is written so where `is_alike`: where its rows begin at the same
-// places within 16 bytes.
+// Logits and gradient are read and written 16 bytes at a time where the rows of each start on such boundaries.
 template <class Element, int kThreads>
 __global__ void __launch_bounds__(kThreads)
-    cross_entropy_block_online(const CrossEntropyParams params, const Workspace workspace, bool is_alike) {
+    cross_entropy_block_online(const CrossEntropyParams params, const Workspace workspace, bool has_packs, bool has_gradient_packs) {
     using Group = RowGroup<kThreads>;
-    using Span = RowSpan<Element, kThreads, kPackElems<Element>, false, true>;
     __shared__ Online online_partials[Group::kPartials];
     __shared__ float total_partials[Group::kPartials];
     allow_successor();
@@ -107,23 +105,22 @@ __global__ void __launch_bounds__(kThreads)
     const std::int64_t label = params.labels[group.row];
     const bool is_ignored = label == params.ignore_index, is_valid = label >= 0 && label < params.classes;
 
-    const Span span = {static_cast<int>(params.classes), group.rank, true, find_lead(logits)};
     Online online;
     float total = 0.0f;
-    for (int chunk = 0; span.is_there(chunk); ++chunk) {
-        const Pack<Element> x = span.load(logits, chunk, minus_infinity());
+    visit_row<Element, kThreads>(params.classes, group.rank, [&](std::int64_t column, int num_valid) {
+        const Pack<Element> x = load_pack_or(logits + column, num_valid, has_packs, minus_infinity());
         Online part;
 #pragma unroll
         for (float value : x.values) part.maximum = fmaxf(part.maximum, value);
 #pragma unroll
         for (int i = 0; i < kPackElems<Element>; ++i) {
-            if (span.holds(chunk, i)) {
+            if (i < num_valid) {
                 part.sum += weigh(x.values[i], part.maximum);
                 total += x.values[i];
             }
         }
         online = combine(online, part);
-    }
+    });
     online = group.reduce(online, online_partials, [](Online a, Online b) { return combine(a, b); });
     if (params.label_smoothing > 0.0f) total = group.reduce_sum(total, total_partials);
     const RowResult result = find_loss(params, online, total, is_valid ? to_float(logits[label]) : find_nan());
@@ -132,19 +129,15 @@ __global__ void __launch_bounds__(kThreads)
     if (params.dlogits != nullptr) {
         const float weight = workspace.shared->weight;
         auto* gradient = static_cast<Element*>(params.dlogits) + group.row * params.lddlogits;
-        for (int chunk = 0; span.is_there(chunk); ++chunk) {
-            Pack<Element> x = span.load(logits, chunk, 0.0f);
+        visit_row<Element, kThreads>(params.classes, group.rank, [&](std::int64_t column, int num_valid) {
+            Pack<Element> x = load_pack_or(logits + column, num_valid, has_packs, 0.0f);
 #pragma unroll
             for (int i = 0; i < kPackElems<Element>; ++i) {
-                const float value = find_gradient(params, result, x.values[i], span.find_column(chunk, i) == label, weight);
+                const float value = find_gradient(params, result, x.values[i], column + i == label, weight);
                 x.values[i] = is_ignored ? 0.0f : is_valid ? value : find_nan();
             }
-            if (is_alike) {
-                span.store(gradient, chunk, x);
-            } else {
-                span.store_part(gradient, chunk, x);
-            }
-        }
+            store_pack_part(gradient + column, x, num_valid, has_gradient_packs);
+        });
     }
     finish<kThreads>(params, workspace);
 }

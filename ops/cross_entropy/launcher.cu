@@ -43,9 +43,9 @@ struct block_online {
     static AicfStatus launch(const Params& params, void* memory, cudaStream_t stream) {
         const Workspace workspace = cut_workspace(memory);
         AICF_RETURN_IF_NOT_OK(prepare(params, workspace, stream));
-        const bool is_alike = has_rows_alike<Element>(params.logits, params.ldlogits, params.dlogits, params.lddlogits);
         return launch_early(cross_entropy_block_online<Element, kThreads>, static_cast<unsigned>(params.rows), kThreads, 0, 1, stream,
-                            params, workspace, is_alike);
+                            params, workspace, has_pack_rows<Element>(params.logits, params.ldlogits),
+                            has_pack_rows<Element>(params.dlogits, params.lddlogits));
     }
 };
 
@@ -71,14 +71,6 @@ struct row_in_registers {
         return kLossesOffset + static_cast<std::size_t>(count_blocks(params) * (1 + columns)) * sizeof(float);
     }
 
-    // Sums of columns want each thread to have the same columns of all rows.
-    static bool has_packs(const Params& params) {
-        if (params.dlogits != nullptr && !has_rows_alike<Element>(params.logits, params.ldlogits, params.dlogits, params.lddlogits))
-            return false;
-        if (has_pack_rows<Element>(params.logits, params.ldlogits)) return true;
-        return params.dbias == nullptr && params.classes + kPackElems<Element> - 1 <= std::int64_t{kThreads} * kElems;
-    }
-
     template <bool kHasSums>
     static AicfStatus launch_rows(const Params& params, const Split& split, cudaStream_t stream) {
         const auto blocks = static_cast<unsigned>(count_blocks(params));
@@ -88,7 +80,9 @@ struct row_in_registers {
 
     static AicfStatus launch(const Params& params, void* memory, cudaStream_t stream) {
         const bool has_sums = params.dbias != nullptr;
-        Split split = {has_packs(params), nullptr, nullptr, nullptr};
+        const bool is_packed = has_pack_rows<Element>(params.logits, params.ldlogits) &&
+                               (params.dlogits == nullptr || has_pack_rows<Element>(params.dlogits, params.lddlogits));
+        Split split = {is_packed, nullptr, nullptr, nullptr};
         const std::int64_t blocks = count_blocks(params);
         if (!is_cluster(params)) {
             const Workspace workspace = cut_workspace(memory);

@@ -237,7 +237,7 @@ KERNELS = (
         (THREADS,),
         (),
         ({"threads": 128}, {"threads": 256}, {"threads": 1024}),
-        domain=lambda t: (*_serve(2**31 - 2**14), OneOf("with_dbias", (False,))),
+        domain=lambda t: _SERVED,
         tile=lambda t: {"rows": 1},
     ),
     Kernel(

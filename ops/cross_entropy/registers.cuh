@@ -19,7 +19,7 @@ inline constexpr int kMaxCluster = 8;
 
 // How the rows are cut into blocks, and where a block's sums go.
 struct Split {
-    bool is_packed;  // rows of logits and gradient begin at the same places within 16 bytes
+    bool is_packed;  // rows of logits and gradient start on 16-byte boundaries
     const Shared* shared;  // of `prepare`; null where blocks count for themselves
     float* losses;  // [blocks], weighted; null where the grid is one cluster
     float* columns;  // [blocks, classes]; null where the grid is one cluster, or nobody wants them
@@ -75,7 +75,7 @@ struct ColumnSums {
 template <class Element, int kLanes, int kRows, int kElems, bool kHasSums>
 __global__ void __launch_bounds__(kLanes* kRows) cross_entropy_row_in_registers(const CrossEntropyParams params, const Split split) {
     using Group = RowGroup<kLanes, kRows>;
-    using Span = RowSpan<Element, kLanes, kElems, false, !kHasSums>;
+    using Span = RowSpan<Element, kLanes, kElems>;
     constexpr int kThreads = kLanes * kRows, kChunkElems = Span::kChunkElems, kColumns = kLanes * kElems;
     using Sums = ColumnSums<kLanes, kThreads, kHasSums ? kColumns : 1>;
     __shared__ int counts[kThreads / kWarpSize];
@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(kLanes* kRows) cross_entropy_row_in_registers(
     allow_successor();
     wait_for_predecessor();
     const int rank = static_cast<int>(threadIdx.x) % kLanes, classes = static_cast<int>(params.classes);
-    Span span = {classes, rank, split.is_packed};
+    const Span span = {classes, rank, split.is_packed};
     const auto add = [](float a, float b) { return a + b; };
     const float smooth = find_target(params, false), hit = find_target(params, true);
     float weight = 0.0f, loss = 0.0f;
@@ -96,9 +96,9 @@ __global__ void __launch_bounds__(kLanes* kRows) cross_entropy_row_in_registers(
         const std::int64_t row = base + static_cast<int>(threadIdx.x) / kLanes, source = row < params.rows ? row : params.rows - 1;
         const auto* logits = static_cast<const Element*>(params.logits) + source * params.ldlogits;
         const std::int64_t label = params.labels[source];
-        if (!kHasSums && split.is_packed) span.lead = find_lead(logits);
         Pack<Element> x[Span::kChunks];
-        span.load_all(logits, x);
+#pragma unroll
+        for (int c = 0; c < Span::kChunks; ++c) x[c] = span.load(logits, c, minus_infinity());
         if (base == first) weight = find_weight<kThreads>(params, split.shared, counts);
         const bool is_counted = row < params.rows && label != params.ignore_index, is_valid = label >= 0 && label < params.classes;
 
@@ -106,7 +106,7 @@ __global__ void __launch_bounds__(kLanes* kRows) cross_entropy_row_in_registers(
 #pragma unroll
         for (int c = 0; c < Span::kChunks; ++c) {
 #pragma unroll
-            for (int i = 0; i < kChunkElems; ++i) maximum = fmaxf(maximum, span.holds(c, i) ? x[c].values[i] : minus_infinity());
+            for (float value : x[c].values) maximum = fmaxf(maximum, value);
         }
         maximum = reduce_group<kLanes>(maximum, maxima, [](float a, float b) { return fmaxf(a, b); });
         float exponentials = 0.0f, labelled = 0.0f, total = 0.0f;

@@ -50,12 +50,11 @@ struct Row {
     }
 
     __device__ __forceinline__ bool shows(int column) const {
-        const bool is_there = static_cast<unsigned>(column) < static_cast<unsigned>(kIsMasked ? visible : columns);
-        if constexpr (!kIsMasked) return is_there;
-        return is_there && (keep == nullptr || keep[column] != 0);
+        if constexpr (!kIsMasked) return column < columns;
+        return column < visible && (keep == nullptr || keep[column] != 0);
     }
 
-    // An element of x, scaled; -inf where it does not count, also in front of the row and past it.
+    // An element of x, scaled; -inf where it does not count, also past the row.
     __device__ __forceinline__ float weigh_in(float value, int column) const { return shows(column) ? value * scale : minus_infinity(); }
 
     __device__ __forceinline__ float read(int column) const { return shows(column) ? to_float(x[column]) * scale : minus_infinity(); }
@@ -129,27 +128,18 @@ __device__ __forceinline__ Pack<Element> read_chunk(const Row<Element, kIsMasked
     return pack;
 }
 
-// How a thread of a group takes its share of a row.
-template <class Element, int kThreads, int kElems>
-using Span = RowSpan<Element, kThreads, kElems, false, true>;
-
-template <class Span, class Element, bool kIsMasked>
-__device__ __forceinline__ Span make_span(const Row<Element, kIsMasked>& row, int rank, bool has_packs) {
-    return {row.columns, rank, has_packs, has_packs ? find_lead(row.x) : 0};
-}
-
 // A block takes one row, which it reads twice, or a cluster of blocks does: Group is RowGroup or RowCluster. `has_packs`: rows of x and y
-// begin at the same places within 16 bytes.
+// start on 16-byte boundaries.
 template <class Element, bool kIsMasked, int kThreads, class Group>
 __global__ void __launch_bounds__(kThreads) softmax_block(const SoftmaxParams params, bool has_packs) {
-    using Span = softmax::Span<Element, Group::kTotalThreads, kPackElems<Element>>;
+    using Span = RowSpan<Element, Group::kTotalThreads, kPackElems<Element>>;
     __shared__ Online partials[Group::kPartials];
     const Group group;
     const Row<Element, kIsMasked> row(params, group.row);
-    const auto span = make_span<Span>(row, group.rank, has_packs);
+    const Span span = {row.columns, group.rank, has_packs};
 
     Online online;
-    for (int chunk = 0; span.is_there(chunk); ++chunk) {
+    for (int chunk = 0; chunk * (Group::kTotalThreads * Span::kChunkElems) < row.columns; ++chunk) {
         const Pack<Element> x = read_chunk(row, span, chunk);
         Online part;
 #pragma unroll
@@ -165,7 +155,7 @@ __global__ void __launch_bounds__(kThreads) softmax_block(const SoftmaxParams pa
     // A masked row of nothing but -inf: weigh() counted its elements as 1.
     const bool is_empty = kIsMasked && online.maximum == minus_infinity() && online.sum == online.sum;
     const Finish finish(row.find_base(online.maximum), is_empty ? 0.0f : online.sum, params.log != 0);
-    for (int chunk = 0; span.is_there(chunk); ++chunk) {
+    for (int chunk = 0; chunk * (Group::kTotalThreads * Span::kChunkElems) < row.columns; ++chunk) {
         Pack<Element> x = read_chunk(row, span, chunk);
 #pragma unroll
         for (float& value : x.values) value = finish(value);
@@ -177,11 +167,11 @@ __global__ void __launch_bounds__(kThreads) softmax_block(const SoftmaxParams pa
 template <class Element, bool kIsMasked, int kThreads, int kRows, int kElems>
 __global__ void __launch_bounds__(kThreads* kRows) softmax_registers(const SoftmaxParams params, bool has_packs) {
     using Group = RowGroup<kThreads, kRows>;
-    using Span = softmax::Span<Element, kThreads, kElems>;
+    using Span = RowSpan<Element, kThreads, kElems>;
     __shared__ float partials[2][Group::kPartials];
     const Group group;
     const Row<Element, kIsMasked> row(params, group.find_source(params.rows));
-    const auto span = make_span<Span>(row, group.rank, has_packs);
+    const Span span = {row.columns, group.rank, has_packs};
 
     Pack<Element> kept[Span::kChunks];
     span.load_all(row.x, kept);
@@ -225,11 +215,14 @@ struct KeptChunk {
     static constexpr int kElems = Span::kChunkElems;
     const Span& span;
     int chunk;
-    float* place;  // of the chunk's first element, where it is a pack on 16 bytes
+    float* place;  // of the pack's first element, where it is one
     bool is_whole;
 
     __device__ KeptChunk(float* kept, const Span& span_, int chunk_)
-        : span(span_), chunk(chunk_), place(kept + span_.find_column(chunk_, 0) + span_.lead), is_whole(span_.is_whole(chunk_)) {}
+        : span(span_),
+          chunk(chunk_),
+          place(kept + span_.find_column(chunk_, 0)),
+          is_whole(span_.is_packed && span_.holds(chunk_, kElems - 1)) {}
 
     // Of the element `i`.
     __device__ __forceinline__ float* find(int i) const { return place + (span.find_column(chunk, i) - span.find_column(chunk, 0)); }
@@ -267,14 +260,14 @@ struct KeptChunk {
 template <class Element, bool kIsMasked, int kThreads>
 __global__ void __launch_bounds__(kThreads) softmax_shared(const SoftmaxParams params, bool has_packs) {
     using Group = RowGroup<kThreads>;
-    using Span = softmax::Span<Element, kThreads, kPackElems<Element>>;
+    using Span = RowSpan<Element, kThreads, kPackElems<Element>>;
     extern __shared__ __align__(16) float kept[];
     __shared__ float partials[2][Group::kPartials];
     const Group group;
     const Row<Element, kIsMasked> row(params, group.row);
-    const auto span = make_span<Span>(row, group.rank, has_packs);
+    const Span span = {row.columns, group.rank, has_packs};
     const auto visit = [&](const auto& call) {
-        for (int chunk = 0; span.is_there(chunk); ++chunk) call(chunk, KeptChunk<Span>(kept, span, chunk));
+        for (int chunk = 0; chunk * (kThreads * Span::kChunkElems) < row.columns; ++chunk) call(chunk, KeptChunk<Span>(kept, span, chunk));
     };
 
     float maximum = minus_infinity();

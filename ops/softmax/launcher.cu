@@ -1,6 +1,4 @@
 // How each kernel of softmax is launched.
-#include <cstdint>
-
 #include "common/launch.hpp"
 #include "common/row_cluster.cuh"
 #include "softmax/api.hpp"
@@ -12,11 +10,9 @@ namespace {
 
 constexpr int kThreads = kTunables.threads, kRows = kTunables.rows, kElems = kTunables.vectors * 4;
 
-// Rows are packs, from the first of which a few elements may be missing; with those a row takes up at most `most`.
 template <class Element>
-bool has_packs(const Params& params, std::int64_t most = INT64_MAX) {
-    if (!has_rows_alike<Element>(params.x, params.ldx, params.y, params.ldy)) return false;
-    return has_pack_rows<Element>(params.x, params.ldx) || params.columns + kPackElems<Element> - 1 <= most;
+bool has_packs(const Params& params) {
+    return has_pack_rows<Element>(params.x, params.ldx) && has_pack_rows<Element>(params.y, params.ldy);
 }
 
 template <class Element, bool kIsMasked>
@@ -54,7 +50,7 @@ template <class Element, bool kIsMasked>
 struct row_in_registers {
     static AicfStatus launch(const Params& params, cudaStream_t stream) {
         return launch_kernel(softmax_registers<Element, kIsMasked, kThreads, kRows, kElems>, divide_up(params.rows, kRows),
-                             kThreads * kRows, 0, stream, params, has_packs<Element>(params, std::int64_t{kThreads} * kElems));
+                             kThreads * kRows, 0, stream, params, has_packs<Element>(params));
     }
 };
 
@@ -62,8 +58,7 @@ template <class Element, bool kIsMasked>
 struct row_in_shared {
     static AicfStatus launch(const Params& params, cudaStream_t stream) {
         return launch_kernel(softmax_shared<Element, kIsMasked, kThreads>, params.rows, kThreads,
-                             static_cast<int>((params.columns + kPackElems<Element>)*sizeof(float)), stream, params,
-                             has_packs<Element>(params));
+                             static_cast<int>(params.columns * sizeof(float)), stream, params, has_packs<Element>(params));
     }
 };
 

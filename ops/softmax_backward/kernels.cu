@@ -60,26 +60,17 @@ __global__ void __launch_bounds__(kThreads) softmax_backward_naive(const Softmax
     }
 }
 
-// How a thread of a group takes its share of a row.
-template <class Element, int kThreads, int kElems>
-using Span = RowSpan<Element, kThreads, kElems, false, true>;
-
-template <class Span, class Element>
-__device__ __forceinline__ Span make_span(const Row<Element>& row, int rank, bool has_packs) {
-    return {row.columns, rank, has_packs, has_packs ? find_lead(row.dy) : 0};
-}
-
 // A block takes one row, which it reads twice, or a cluster of blocks does: Group is RowGroup or RowCluster. `has_packs`: rows of dy, y and
-// dx begin at the same places within 16 bytes.
+// dx start on 16-byte boundaries.
 template <class Element, int kThreads, class Group>
 __global__ void __launch_bounds__(kThreads) softmax_backward_block(const SoftmaxBackwardParams params, bool has_packs) {
-    using Span = softmax_backward::Span<Element, Group::kTotalThreads, kPackElems<Element>>;
+    using Span = RowSpan<Element, Group::kTotalThreads, kPackElems<Element>>;
     __shared__ float partials[Group::kPartials];
     const Group group;
     const Row<Element> row(params, group.row);
-    const auto span = make_span<Span>(row, group.rank, has_packs);
+    const Span span = {row.columns, group.rank, has_packs};
     const auto visit = [&](const auto& call) {
-        for (int chunk = 0; span.is_there(chunk); ++chunk) {
+        for (int chunk = 0; chunk * (Group::kTotalThreads * Span::kChunkElems) < row.columns; ++chunk) {
             call(chunk, span.load(row.dy, chunk, 0.0f), span.load(row.y, chunk, 0.0f));
         }
     };
@@ -100,11 +91,11 @@ __global__ void __launch_bounds__(kThreads) softmax_backward_block(const Softmax
 template <class Element, int kThreads, int kRows, int kElems>
 __global__ void __launch_bounds__(kThreads* kRows) softmax_backward_registers(const SoftmaxBackwardParams params, bool has_packs) {
     using Group = RowGroup<kThreads, kRows>;
-    using Span = softmax_backward::Span<Element, kThreads, kElems>;
+    using Span = RowSpan<Element, kThreads, kElems>;
     __shared__ float partials[Group::kPartials];
     const Group group;
     const Row<Element> row(params, group.find_source(params.rows));
-    const auto span = make_span<Span>(row, group.rank, has_packs);
+    const Span span = {row.columns, group.rank, has_packs};
     Pack<Element> dy[Span::kChunks], y[Span::kChunks];
     span.load_all(row.dy, dy);
     span.load_all(row.y, y);

@@ -1,6 +1,4 @@
 // How each kernel of softmax_backward is launched.
-#include <cstdint>
-
 #include "common/launch.hpp"
 #include "common/row_cluster.cuh"
 #include "softmax_backward/api.hpp"
@@ -12,11 +10,9 @@ namespace {
 
 inline constexpr int kThreads = kTunables.threads;
 
-// Rows are packs, from the first of which a few elements may be missing; with those a row takes up at most `most`.
 template <class Element>
-bool has_packs(const Params& p, std::int64_t most = INT64_MAX) {
-    if (!has_rows_alike<Element>(p.dy, p.lddy, p.y, p.ldy) || !has_rows_alike<Element>(p.dy, p.lddy, p.dx, p.lddx)) return false;
-    return has_pack_rows<Element>(p.dy, p.lddy) || p.columns + kPackElems<Element> - 1 <= most;
+bool has_packs(const Params& p) {
+    return has_pack_rows<Element>(p.dy, p.lddy) && has_pack_rows<Element>(p.y, p.ldy) && has_pack_rows<Element>(p.dx, p.lddx);
 }
 
 template <class Element>
@@ -48,7 +44,7 @@ struct row_in_registers {
     static AicfStatus launch(const Params& params, cudaStream_t stream) {
         constexpr int kRows = kTunables.rows, kElems = kTunables.elems;
         return launch_kernel(softmax_backward_registers<Element, kThreads, kRows, kElems>, divide_up(params.rows, kRows), kThreads * kRows,
-                             0, stream, params, has_packs<Element>(params, std::int64_t{kThreads} * kElems));
+                             0, stream, params, has_packs<Element>(params));
     }
 };
 
