@@ -30,6 +30,11 @@ _MOST_WHOLE_BYTES = 4e7
 _MOST_SEARCHED_BYTES = 7e7
 _MOST_WHOLE_FLOPS = 1e9
 _WARP = 32
+# What memsets may write where a few blocks are run: a whole tensor of a GiB takes a second, and four of its pages would be looked at.
+_MAX_FILLED_BYTES = 1 << 27
+# A launch of all blocks is told by one whose largest size is such a part of it, where that is large enough to be most of the work.
+WHOLE_PART = 16
+_LEAST_PART = 1 << 15
 # Rows that are copied one by one, as they do not follow each other.
 _MOST_COPIES = 1 << 15
 # Of a real device's memory, so that other programs are left some.
@@ -54,18 +59,25 @@ def require_memory(device: Device, op: Op, problem: Problem) -> None:
 
 def require_short_launch(device: Device, op: Op, problem: Problem, launchable: Launchable, stream: Stream) -> None:
     """Refuse a launch on a GPU that would take long, by the times of smaller ones of the same form."""
-    largest = max(problem.sizes, key=lambda name: problem.sizes[name])
     for part in _PARTS:
-        size = problem.sizes[largest] // part
-        smaller = settle_sizes(op, problem, {**problem.sizes, largest: size}) if size >= _MIN_PART else None
-        if smaller is not None:
-            smaller = replace(smaller, padding=problem.padding, orders=problem.orders, offsets=problem.offsets)
-        if smaller is None or launchable.supports(**plan_arguments(op, smaller)):
+        smaller = take_part(op, problem, launchable, part, _MIN_PART)
+        if smaller is None:
             continue
         seconds = _time_launch(device, op, smaller, launchable, stream)
         growth = _find_work(op, problem) / _find_work(op, smaller)
         if seconds * growth > _MAX_LAUNCH_S:
-            raise NotJudgedError(f"a launch would take about {seconds * growth:.0f} s: {seconds:.2g} s with {largest} = {size}")
+            raise NotJudgedError(f"a launch would take about {seconds * growth:.0f} s: {seconds:.2g} s for {smaller.name}")
+
+
+def take_part(op: Op, problem: Problem, launchable: Launchable, part: int, least: int = _LEAST_PART) -> Problem | None:
+    """Return the problem with the largest of its sizes divided by ``part``; None where that is below ``least`` or not served."""
+    largest = max(problem.sizes, key=lambda name: problem.sizes[name])
+    size = problem.sizes[largest] // part
+    smaller = settle_sizes(op, problem, {**problem.sizes, largest: size}) if size >= least else None
+    if smaller is None:
+        return None
+    smaller = replace(smaller, padding=problem.padding, orders=problem.orders, offsets=problem.offsets)
+    return None if launchable.supports(**plan_arguments(op, smaller)) else smaller
 
 
 def require_small_share(op: Op, problem: Problem, num_blocks: int) -> None:
@@ -90,6 +102,12 @@ def require_few_warps(launched: Graph) -> None:
     warps = count_warps(launched)
     if warps > _MAX_WHOLE_WARPS:
         raise NotJudgedError(f"it has {warps} warps, too many to run here")
+
+
+def require_few_filled(launched: Graph) -> None:
+    """Refuse a launch that fills much memory on the emulated device, whose host would have to hold it."""
+    if launched.filled_bytes > _MAX_FILLED_BYTES:
+        raise NotJudgedError(f"it fills {launched.filled_bytes / 1e6:.0f} MB of memory first")
 
 
 def count_warps(launched: Graph) -> int:

@@ -99,12 +99,18 @@ class Restriction:
 
         Where nothing is known of that, the launch is whole and writes everything.
         """
-        count = _MAX_PLACES
-        while True:
-            places = {axis: pick(self._find_candidates(axis, written), count, self.make_draws(f"places {axis}")) for axis in self._axes}
-            if count == 1 or self.find_work(places) <= _MAX_REFERENCE:
-                return places
+        candidates = {axis: self._find_candidates(axis, written) for axis in self._axes}
+
+        def choose(count: int) -> Places:
+            return {axis: pick(found, count, self.make_draws(f"places {axis}")) for axis, found in candidates.items()}
+
+        fewest, count = choose(1), _MAX_PLACES
+        # Of a long sum one is too many, and so are all others.
+        if self.find_work(fewest) > _MAX_REFERENCE:
+            return fewest
+        while count > 1 and self.find_work(places := choose(count)) > _MAX_REFERENCE:
             count //= 2
+        return places if count > 1 else fewest
 
     def find_work(self, places: Places) -> float:
         """Return what the reference does for the outputs at ``places``: flops or bytes moved, whichever is more."""

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from harness.spec import PLACE_DISTRIBUTIONS, VALUE_DISTRIBUTIONS, Op, Problem
+from harness.verify.inputs import LAST_OF_ALL
 from harness.verify.unlisted import draw_problems, draw_scalars, settle_sizes
 from harness.verify.unlisted_corners import draw_corner_problems
 from harness.verify.unlisted_large import draw_large_problems
@@ -67,10 +68,6 @@ def includes_proof(figures: Mapping[str, Any], proof: str) -> bool:
 _DRAWN_PER_SERVED = 8
 
 
-# Groups of an op whose problems are run whole although all outputs are judged in part: an op of many sizes has many groups.
-_MOST_WHOLE = 8
-# Where a place is searched for, it is one at the end.
-_LARGEST_LAST = "largest_last"
 
 
 @dataclass(frozen=True)
@@ -144,10 +141,10 @@ def make_pools(op: Op, effort: Effort) -> tuple[Pool, ...]:
         large = draw_large_problems(op, effort.seed)
         count_bench = max(effort.num_large - effort.num_large // 2 - 2, 1)
         pools += [_make_large_pool(group) for group in large.stretched]
-        num_parts = len(large.beyond) - _MOST_WHOLE
-        pools += [_make_large_pool(group, whole=i >= num_parts) for i, group in enumerate(large.beyond)]
+        pools += [_make_large_pool(group) for group in large.beyond]
+        pools += [_make_large_pool(group, whole=True) for group in large.many]
         pools += [_make_large_pool(large.bench, count_bench), *map(_make_large_pool, (large.distant, large.vast, large.odd))]
-        last = (_LARGEST_LAST,) if _LARGEST_LAST in op.distributions else ()
+        last = (LAST_OF_ALL,) if "largest_last" in op.distributions else ()
         pools += [_make_large_pool(group, distributions=last) for group in large.searches]
     return tuple(pools)
 

@@ -21,9 +21,11 @@ from harness.verify.reference import Expected
 from harness.verify.unlisted import settle_sizes
 
 CHECK = "launches"
-# On the emulated device: 3072 launches of 8 warps are made, half as many of 16; 256 of a cluster of eight blocks of 1024 threads.
-_MAX_WARPS = 3 * 2**13
-_LEAST_LAUNCHES = 256
+# On the emulated device: 3072 launches of 4 warps are made, half as many of 8; 128 of a cluster of eight blocks of 1024 threads.
+_MAX_WARPS = 3 * 2**12
+_LEAST_LAUNCHES = 128
+# Between those, as many as are looked at one by one, in up to so many warps.
+_MAX_SINGLE_WARPS = 3 * 2**13
 # The first so many are looked at one by one: what is wrong now and then, at every 1000th launch say, is overwritten by the next one.
 _NUM_SINGLE = 1024
 _STRIDE = 16
@@ -63,7 +65,8 @@ def check_launches(
 
 def limit_launches(count: int, num_warps: int) -> int:
     """Return how many of ``count`` launches of so many warps are made on the emulated device."""
-    return min(count, max(_MAX_WARPS // max(num_warps, 1), _LEAST_LAUNCHES))
+    warps = max(num_warps, 1)
+    return min(count, max(_MAX_WARPS // warps, min(_MAX_SINGLE_WARPS // warps, _NUM_SINGLE), _LEAST_LAUNCHES))
 
 
 def shrink(op: Op, problem: Problem, launchable: Launchable) -> Problem:

@@ -13,6 +13,7 @@ sampling, a problem that is small enough is run and judged whole. On a GPU the l
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -31,13 +32,16 @@ from harness.verify.feasibility import (
     MAX_INSTRUCTIONS,
     MAX_WHOLE_INSTRUCTIONS,
     NUM_BLOCKS,
+    WHOLE_PART,
     NotJudgedError,
     is_affordable,
     require_few_bytes,
+    require_few_filled,
     require_few_warps,
     require_memory,
     require_short_launch,
     require_small_share,
+    take_part,
 )
 from harness.verify.findings import FaultKind, Tally, classify_report
 from harness.verify.inputs import draw_tensor
@@ -70,26 +74,30 @@ class SampledRun:
 
     def run(self) -> None:
         """Judge the variant. Raises :class:`NotJudgedError` when nothing can be said, and what a launch raises."""
+        require_memory(self.device, self.op, self.problem)
+        # Whole problems say all that their parts do.
+        if self.whole and is_affordable(self.op, self.problem, is_judged=True):
+            with contextlib.suppress(NotJudgedError):
+                return self._judge_whole()
         outputs = {t.name for t in self.op.outputs if t.present(self.problem)}
         judged: set[str] = set()
+        is_search = self.distribution != "normal"
         reason = NotJudgedError(NO_PLACES if self.op.sampling is not None else _NO_SAMPLING)
-        require_memory(self.device, self.op, self.problem)
-        if self.distribution == "normal" and list_restrictions(self.op, self.problem, self.seed):
+        if not is_search and list_restrictions(self.op, self.problem, self.seed):
             try:
                 judged = self._judge_part()
             except NotJudgedError as error:
                 reason = error
-        if (judged == outputs and not self.whole) or self.tally.faults:
-            return
-        is_search = self.distribution != "normal"
-        if is_affordable(self.op, self.problem, is_judged=judged == outputs, is_search=is_search):
+        if judged == outputs or self.tally.faults:
+            return None
+        if is_affordable(self.op, self.problem, is_search=is_search):
             try:
-                self._judge_whole()
-                return
+                return self._judge_whole()
             except NotJudgedError as error:
                 reason = error
         if not judged:
             raise reason
+        return None
 
     # ------------------------------------------------------------------------------------------------------------ part
 
@@ -102,6 +110,8 @@ class SampledRun:
             require_short_launch(self.device, self.op, self.problem, self.launchable, self.stream)
         with self._open_case() as case:
             graph = self._capture(case)
+            if observer is not None:
+                require_few_filled(graph)
             if observer is not None and any(math.prod(n.grid) > NUM_BLOCKS for n in graph.kernel_nodes):
                 require_small_share(self.op, self.problem, max(math.prod(n.grid) for n in graph.kernel_nodes))
                 self._launch(case, _MAX_LOCATING_INSTRUCTIONS)
@@ -173,6 +183,8 @@ class SampledRun:
 
     def _judge_whole(self) -> None:
         """Run all blocks on whole inputs, and compare all outputs."""
+        if self.device.observer is not None:
+            self._require_few_instructions()
         expected = (self.references or References(self.op)).get_whole(self.problem, self.distribution, self.seed)
         with self._open_case() as case:
             if self.device.observer is None:
@@ -189,6 +201,21 @@ class SampledRun:
                 known = np.ones(actual.shape, np.bool_)
                 self._require_written(case, name, actual.size)
                 compare_places(self.tally, CHECK, name, where, actual, part.outputs[name], part.bounds[name], known)
+
+    def _require_few_instructions(self) -> None:
+        """Refuse, before inputs are drawn, what would be ended by the limit: by a part of the problem, in memory that holds nothing."""
+        assert self.device.observer is not None
+        smaller = take_part(self.op, self.problem, self.launchable, WHOLE_PART)
+        if smaller is None:
+            return
+        probe = replace(self, problem=smaller, tally=Tally())
+        try:
+            with probe._open_case() as case:
+                probe._launch(case, MAX_WHOLE_INSTRUCTIONS // WHOLE_PART, sample=False)
+        except NotJudgedError as error:
+            raise NotJudgedError(f"of one {WHOLE_PART}th of it {error}") from error
+        except RuntimeError:
+            self.device.observer.clear_error()  # what is wrong shows in the launch itself
 
     def _require_written(self, case: Case, name: str, wanted: int) -> None:
         if self.device.observer is not None and (missing := wanted - self._locate(case, name, None).num_elems) > 0:
@@ -231,7 +258,7 @@ class SampledRun:
         if sample and "endless_loop" in kinds:
             self._forget_launch(_WAITING)
         if "instruction_limit" in kinds:
-            which = "its blocks" if limit == MAX_WHOLE_INSTRUCTIONS else f"{NUM_BLOCKS} of its blocks"
+            which = f"{NUM_BLOCKS} of its blocks" if sample else "its blocks"
             self._forget_launch(f"{which} take more than {limit / 1e6:.0f} million warp instructions")
         for report in reports:
             if report.severity == "error":

@@ -70,10 +70,10 @@ def tolerance(inputs: Arrays, outputs: Arrays, problem: Problem) -> dict[str, Va
     The mean's count and its division round once each, as does the part of it that a block may add by itself. With s the sum of squares
     and e its bound, the norm moves by at most min(sqrt(e), e / sqrt(s)), and its square root rounds once.
     """
-    x, y, reduction = np.abs(np.asarray(inputs["x"], np.float64)), np.asarray(outputs["y"], np.float64), _get(problem, "reduction")
-    dtype = _get(problem, "result_dtype")
+    y, reduction, dtype = np.asarray(outputs["y"], np.float64), _get(problem, "reduction"), _get(problem, "result_dtype")
     if reduction == "argmax" or (reduction in ("max", "min") and dtype in ("float32", _get(problem, "dtype"))):
         return {"y": np.zeros_like(y)}
+    x = np.abs(np.asarray(inputs["x"], np.float64))
     num_terms = x.size // max(y.size, 1)
     if reduction in ("max", "min"):
         error = np.zeros_like(y)
