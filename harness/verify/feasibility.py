@@ -10,6 +10,7 @@ from harness.spec import Launchable, Op, Problem
 from harness.verify.allocations import Layout
 from harness.verify.case import Case, plan_arguments
 from harness.verify.unlisted import settle_sizes
+from harness.verify.unlisted_large import MOST_MANY_BYTES
 
 # Blocks of a launch that are run on the emulated device, and the warp instructions that they may take together: about a second.
 NUM_BLOCKS = 4
@@ -21,10 +22,10 @@ _MAX_SHARE_FLOPS = 1e9
 _MAX_WHOLE_BYTES = 512 * MAX_INSTRUCTIONS / 5
 # The same of a launch of all blocks, and what a problem may move and compute that is run and judged whole.
 MAX_WHOLE_INSTRUCTIONS = 50_000_000
+# ... where all of its outputs can be judged in part instead.
+MAX_REPEATED_INSTRUCTIONS = 16_000_000
 # Warps of a launch that is run whole: even those that do next to nothing take a microsecond each.
 _MAX_WHOLE_WARPS = 2**19
-# ... and what it may move where all of its outputs have been judged in part.
-_MOST_REPEATED_BYTES = 8e6
 _MOST_WHOLE_BYTES = 4e7
 # A search through more elements than fp32 can number.
 _MOST_SEARCHED_BYTES = 7e7
@@ -122,7 +123,7 @@ def is_affordable(op: Op, problem: Problem, *, is_judged: bool = False, is_searc
     """
     cost, most = op.cost(problem), _MOST_WHOLE_BYTES
     if is_judged or is_search:
-        most = _MOST_SEARCHED_BYTES if is_search else _MOST_REPEATED_BYTES
+        most = _MOST_SEARCHED_BYTES if is_search else MOST_MANY_BYTES
     if max(cost.bytes_moved, _find_span_bytes(op, problem)) > most or cost.flops > _MOST_WHOLE_FLOPS:
         return False
     arrays = [each for each in plan_arguments(op, problem).values() if isinstance(each, DeviceArray)]

@@ -31,8 +31,9 @@ _WIDE_EXPONENTS = {"float16": (-6, 3), "bfloat16": (-24, 24), "float32": (-24, 2
 _TIED_VALUES = (-1.5, -0.5, 0.0, 0.5, 1.0)
 # Scale of integer values: sums of products over a few thousand terms stay inside int32.
 _INTEGER_SPAN = 8
-# Of a tensor that is searched: the last value of all is the largest, the others repeat after a prime number of them, which no row has.
-LAST_OF_ALL = "last_of_all"
+# Of tensors of many elements: ``normal`` ones that repeat after a prime number of them, which no row has, drawn in a fraction of the
+# time; and the same with the largest value at the very end, where it is searched for.
+REPEATED, LAST_OF_ALL = "repeated", "last_of_all"
 _PERIOD = 65521
 
 
@@ -125,11 +126,14 @@ def _draw_shifted(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dt
     return values
 
 
+def _draw_repeated(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    return np.resize(rng.standard_normal(min(math.prod(shape), _PERIOD)).astype(dtype), shape)
+
+
 def _draw_last_of_all(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-    size = math.prod(shape)
-    some = rng.standard_normal(min(size, _PERIOD)).astype(dtype)
-    values = np.resize(some, shape)
-    values.reshape(-1)[-1] = float(some.max()) + 1.0
+    values = _draw_repeated(rng, shape, dtype)
+    flat = values.reshape(-1)
+    flat[-1] = float(flat[:_PERIOD].max()) + 1.0
     return values
 
 
@@ -147,6 +151,7 @@ _FLOAT_DRAWS: Mapping[str, Callable[[np.random.Generator, tuple[int, ...], np.dt
         "largest_anywhere": _draw_largest_anywhere,
         "one_differs": _draw_one_differs,
         "shifted": _draw_shifted,
+        REPEATED: _draw_repeated,
         LAST_OF_ALL: _draw_last_of_all,
     }
 )

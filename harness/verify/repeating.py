@@ -21,11 +21,11 @@ from harness.verify.reference import Expected
 from harness.verify.unlisted import settle_sizes
 
 CHECK = "launches"
-# On the emulated device: 3072 launches of 4 warps are made, half as many of 8; 128 of a cluster of eight blocks of 1024 threads.
-_MAX_WARPS = 3 * 2**12
-_LEAST_LAUNCHES = 128
-# Between those, as many as are looked at one by one, in up to so many warps.
-_MAX_SINGLE_WARPS = 3 * 2**13
+# On the emulated device: all of a block of up to 256 threads; of more warps as many as are looked at one by one, or as have so many
+# warps in all: 768 of a block of 1024 threads, 96 of a cluster of eight such blocks.
+_MAX_CHEAP_WARPS = 8
+_MAX_WARPS = 3 * 2**13
+_LEAST_LAUNCHES = 64
 # The first so many are looked at one by one: what is wrong now and then, at every 1000th launch say, is overwritten by the next one.
 _NUM_SINGLE = 1024
 _STRIDE = 16
@@ -65,8 +65,9 @@ def check_launches(
 
 def limit_launches(count: int, num_warps: int) -> int:
     """Return how many of ``count`` launches of so many warps are made on the emulated device."""
-    warps = max(num_warps, 1)
-    return min(count, max(_MAX_WARPS // warps, min(_MAX_SINGLE_WARPS // warps, _NUM_SINGLE), _LEAST_LAUNCHES))
+    if num_warps <= _MAX_CHEAP_WARPS:
+        return count
+    return min(count, max(min(_MAX_WARPS // num_warps, _NUM_SINGLE), _LEAST_LAUNCHES))
 
 
 def shrink(op: Op, problem: Problem, launchable: Launchable) -> Problem:

@@ -30,6 +30,7 @@ from harness.verify.case import Case
 from harness.verify.differences import compare_places
 from harness.verify.feasibility import (
     MAX_INSTRUCTIONS,
+    MAX_REPEATED_INSTRUCTIONS,
     MAX_WHOLE_INSTRUCTIONS,
     NUM_BLOCKS,
     WHOLE_PART,
@@ -44,7 +45,7 @@ from harness.verify.feasibility import (
     take_part,
 )
 from harness.verify.findings import FaultKind, Tally, classify_report
-from harness.verify.inputs import draw_tensor
+from harness.verify.inputs import REPEATED, draw_tensor
 from harness.verify.places import NO_PLACES, Places, Restriction, find_in_grid, list_restrictions, make_draws
 from harness.verify.reference import References, compute_expected
 from harness.verify.written import CHECK, Written, locate_written
@@ -78,7 +79,7 @@ class SampledRun:
         # Whole problems say all that their parts do.
         if self.whole and is_affordable(self.op, self.problem, is_judged=True):
             with contextlib.suppress(NotJudgedError):
-                return self._judge_whole()
+                return self._judge_whole(MAX_REPEATED_INSTRUCTIONS)
         outputs = {t.name for t in self.op.outputs if t.present(self.problem)}
         judged: set[str] = set()
         is_search = self.distribution != "normal"
@@ -118,6 +119,8 @@ class SampledRun:
                 return self._judge_blocks(case, restrictions, self._find_written(case))
             if observer is not None:
                 require_few_bytes(self.op, self.problem)
+                if len(restrictions) > 1 and is_affordable(self.op, self.problem):
+                    return set()  # all blocks are run: one comparison of all outputs does for several of some
                 restrictions = self._select_judged(restrictions, _MOST_ROWS)
             for restriction in restrictions:
                 self._judge_places(case, restriction, {})
@@ -181,11 +184,12 @@ class SampledRun:
 
     # ----------------------------------------------------------------------------------------------------------- whole
 
-    def _judge_whole(self) -> None:
+    def _judge_whole(self, limit: int = MAX_WHOLE_INSTRUCTIONS) -> None:
         """Run all blocks on whole inputs, and compare all outputs."""
         if self.device.observer is not None:
-            self._require_few_instructions()
-        expected = (self.references or References(self.op)).get_whole(self.problem, self.distribution, self.seed)
+            self._require_few_instructions(limit)
+        distribution = REPEATED if self.distribution == "normal" else self.distribution
+        expected = (self.references or References(self.op)).get_whole(self.problem, distribution, self.seed)
         with self._open_case() as case:
             if self.device.observer is None:
                 case.upload(expected.inputs)
@@ -193,7 +197,7 @@ class SampledRun:
             else:
                 require_few_warps(self._capture(case))
                 case.upload(expected.inputs)
-            self._launch(case, MAX_WHOLE_INSTRUCTIONS, sample=False)
+            self._launch(case, limit, sample=False)
             self.tally.note_check(CHECK)
             (part,) = expected.parts
             for name, actual in case.read_outputs().items():
@@ -202,7 +206,7 @@ class SampledRun:
                 self._require_written(case, name, actual.size)
                 compare_places(self.tally, CHECK, name, where, actual, part.outputs[name], part.bounds[name], known)
 
-    def _require_few_instructions(self) -> None:
+    def _require_few_instructions(self, limit: int) -> None:
         """Refuse, before inputs are drawn, what would be ended by the limit: by a part of the problem, in memory that holds nothing."""
         assert self.device.observer is not None
         smaller = take_part(self.op, self.problem, self.launchable, WHOLE_PART)
@@ -211,7 +215,7 @@ class SampledRun:
         probe = replace(self, problem=smaller, tally=Tally())
         try:
             with probe._open_case() as case:
-                probe._launch(case, MAX_WHOLE_INSTRUCTIONS // WHOLE_PART, sample=False)
+                probe._launch(case, limit // WHOLE_PART, sample=False)
         except NotJudgedError as error:
             raise NotJudgedError(f"of one {WHOLE_PART}th of it {error}") from error
         except RuntimeError:

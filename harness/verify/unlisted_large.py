@@ -25,6 +25,8 @@ _MOST_RESULTS = 16
 _MANY = 9 * 2**14
 # What other sizes are beside one that is so large: of one class alone the loss is always 0. An op of many sizes has a product of them.
 _BESIDE, _BESIDE_MANY = (2, 3), (1, 2)
+# What is run whole is small: then the others are 1.
+MOST_MANY_BYTES = 8e6
 # Of sizes beyond this, no more than twice as large a one is drawn: blocks that take a part each would be too much work.
 _WIDE = 2**22
 # An op of more sizes than this has groups for a few of them in each way: for others in the next.
@@ -36,9 +38,10 @@ class LargeProblems:
     """Problems as large as the op's bench problems, of which a part is run and judged. Of some there are several groups.
 
     ``stretched`` has one for each size (of many, for some in turn) and each way in which it alone is as large as any that is benched,
-    ``beyond`` those in which it is larger, ``many`` those in which it is over twice 2^16 and all blocks can be run. ``bench`` are the bench problems themselves, ``distant`` those with row strides beyond indices
-    of 32 bits, ``vast`` and ``odd`` those with more elements than such indices can tell apart, in rows of whole accesses of 16 bytes and
-    others. ``searches`` are those whose results are places beyond the whole numbers of fp32, the smaller ones first.
+    ``beyond`` those in which it is larger, ``many`` those in which it is over twice 2^16 and all blocks can be run. ``bench`` are the
+    bench problems themselves, ``distant`` those with row strides beyond indices of 32 bits, ``vast`` and ``odd`` those with more elements
+    than such indices can tell apart, in rows of whole accesses of 16 bytes and others. ``searches`` are those whose results are places
+    beyond the whole numbers of fp32, the smaller ones first.
     """
 
     stretched: list[list[Problem]]
@@ -133,7 +136,10 @@ def _stretch(op: Op, rng: np.random.Generator, name: str, most: int, way: _Way) 
         more = int(rng.integers(most, most * (2 if most > _WIDE else 4), endpoint=True))
         many = int(rng.integers(_MANY, _MANY + _MANY // 8, endpoint=True))
         size = {_Way.MOST: most, _Way.POWER: power, _Way.MORE: more, _Way.MANY: many}[way]
-        group.append(settle_sizes(op, base, small | {name: max(size, 1)}))
+        problem = settle_sizes(op, base, small | {name: max(size, 1)})
+        if way is _Way.MANY and problem is not None and op.cost(problem).bytes_moved > MOST_MANY_BYTES:
+            problem = settle_sizes(op, base, dict.fromkeys(small, 1) | {name: size})
+        group.append(problem)
     found = [p for p in group if p is not None]
     return sorted(found, key=lambda p: -sum(t.present(p) for t in op.outputs)) if is_beyond else found
 

@@ -389,7 +389,7 @@ def test_a_kernel_that_knows_how_often_it_was_launched_is_refused(kernel: str) -
 
 
 def test_launches_by_the_thousand_are_fewer_where_each_has_many_warps() -> None:
-    assert [limit_launches(4096, warps) for warps in (1, 6, 8, 16, 32, 2048)] == [4096, 4096, 3072, 1536, 768, 256]
+    assert [limit_launches(3072, warps) for warps in (1, 8, 16, 32, 256, 2048)] == [3072, 3072, 1024, 768, 96, 64]
     assert limit_launches(900, 1) == 900
 
 
