@@ -50,6 +50,10 @@ class NotJudgedError(Exception):
     """A problem cannot be judged here; the message says why."""
 
 
+class TooLongError(NotJudgedError):
+    """A few of a problem's blocks take too long: all of them are not worth a try."""
+
+
 def require_memory(device: Device, op: Op, problem: Problem) -> None:
     """Refuse what a device cannot hold, before it is asked for; the emulated one's memory is mostly never touched."""
     wanted = _find_span_bytes(op, problem)

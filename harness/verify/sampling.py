@@ -35,6 +35,7 @@ from harness.verify.feasibility import (
     NUM_BLOCKS,
     WHOLE_PART,
     NotJudgedError,
+    TooLongError,
     is_affordable,
     require_few_bytes,
     require_few_filled,
@@ -87,11 +88,14 @@ class SampledRun:
         if not is_search and list_restrictions(self.op, self.problem, self.seed):
             try:
                 judged = self._judge_part()
+            except TooLongError:
+                raise
             except NotJudgedError as error:
                 reason = error
         if judged == outputs or self.tally.faults:
             return None
-        if is_affordable(self.op, self.problem, is_search=is_search):
+        # What is left of it shows on smaller ones as well.
+        if is_affordable(self.op, self.problem, is_judged=bool(judged), is_search=is_search):
             try:
                 return self._judge_whole()
             except NotJudgedError as error:
@@ -263,16 +267,19 @@ class SampledRun:
             self._forget_launch(_WAITING)
         if "instruction_limit" in kinds:
             which = f"{NUM_BLOCKS} of its blocks" if sample else "its blocks"
-            self._forget_launch(f"{which} take more than {limit / 1e6:.0f} million warp instructions")
+            self._forget_launch(
+                f"{which} take more than {limit / 1e6:.0f} million warp instructions",
+                TooLongError if limit >= MAX_INSTRUCTIONS else NotJudgedError,
+            )
         for report in reports:
             if report.severity == "error":
                 self.tally.add(classify_report(report), CHECK, report.text)
 
-    def _forget_launch(self, reason: str) -> NoReturn:
+    def _forget_launch(self, reason: str, error: type[NotJudgedError] = NotJudgedError) -> NoReturn:
         """Clear the error with which a launch ended, and say that it tells nothing."""
         assert self.device.observer is not None
         self.device.observer.clear_error()
-        raise NotJudgedError(reason) from None
+        raise error(reason) from None
 
     # --------------------------------------------------------------------------------------------------------- written
 
