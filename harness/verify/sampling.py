@@ -17,15 +17,13 @@ import contextlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from device.interface import Device, DeviceError, Graph, Stream
-from device.observer import Report
-from harness.spec import Indices, Launchable, Op, Problem, Role
-from harness.verify.allocations import POISON_NAN, Layout
+from harness.spec import Indices, Problem, Role
+from harness.verify.allocations import POISON_NAN
 from harness.verify.case import Case
 from harness.verify.differences import compare_places
 from harness.verify.feasibility import (
@@ -33,7 +31,6 @@ from harness.verify.feasibility import (
     MAX_REPEATED_INSTRUCTIONS,
     MAX_WHOLE_INSTRUCTIONS,
     NUM_BLOCKS,
-    WHOLE_PART,
     NotJudgedError,
     TooLongError,
     is_affordable,
@@ -43,33 +40,24 @@ from harness.verify.feasibility import (
     require_memory,
     require_short_launch,
     require_small_share,
-    take_part,
 )
-from harness.verify.findings import FaultKind, Tally, classify_report
+from harness.verify.findings import FaultKind
 from harness.verify.inputs import REPEATED, draw_tensor
-from harness.verify.places import NO_PLACES, Places, Restriction, find_in_grid, list_restrictions, make_draws
+from harness.verify.places import NO_PLACES, Places, Restriction, find_in_grid, list_restrictions
 from harness.verify.reference import References, compute_expected
+from harness.verify.sampled_launch import DEPENDENT, SampledLaunch
 from harness.verify.written import CHECK, Written, locate_written
 
 _MAX_LOCATING_INSTRUCTIONS = 2_000_000
 # Rows of inputs that are put in place for a few blocks.
 _MOST_ROWS = 1 << 15
 _NO_SAMPLING = "op.py declares no sampling, and it is too large to be run whole"
-_WAITING = "its blocks wait for others, of which only some would run"
-_DEPENDENT = "what its blocks write may depend on blocks that are not run"
 
 
 @dataclass(frozen=True)
-class SampledRun:
+class SampledRun(SampledLaunch):
     """One variant on one large problem; what is wrong goes into ``tally``."""
 
-    device: Device
-    op: Op
-    problem: Problem
-    launchable: Launchable
-    tally: Tally
-    stream: Stream
-    seed: int = 1
     distribution: str = "normal"
     whole: bool = False
     references: References | None = None
@@ -140,7 +128,7 @@ class SampledRun:
     def _judge_blocks(self, case: Case, restrictions: Sequence[Restriction], before: Mapping[str, Written]) -> set[str]:
         """Judge by the blocks that ran, which showed where they write."""
         judged: set[str] = set()
-        reason = _DEPENDENT
+        reason = DEPENDENT
         for restriction in restrictions:
             written = {n: before[n] for n in restriction.names if before[n].num_elems}
             if not any(w.indices for w in written.values()):
@@ -169,23 +157,6 @@ class SampledRun:
         found = [t for t in self.op.inputs if t.present(self.problem) and isinstance(t.resolve_values(self.problem), Indices)]
         return {t.name: draw_tensor(self.op, self.problem, t, t.resolve_shape(self.problem), seed=self.seed) for t in found}
 
-    def _open_case(self) -> Case:
-        try:
-            case = Case(self.device, self.op, self.problem, Layout.EXACT)
-        except DeviceError as error:
-            raise NotJudgedError(f"its tensors do not fit the device's memory: {error}") from error
-        try:
-            case.prepare(self.launchable)
-        except BaseException:
-            case.free()
-            raise
-        return case
-
-    def _capture(self, case: Case) -> Graph:
-        with self.device.capture(self.stream) as graphs:
-            case.launch(self.launchable, self.stream)
-        return graphs[0]
-
     # ----------------------------------------------------------------------------------------------------------- whole
 
     def _judge_whole(self, limit: int = MAX_WHOLE_INSTRUCTIONS) -> None:
@@ -210,76 +181,9 @@ class SampledRun:
                 self._require_written(case, name, actual.size)
                 compare_places(self.tally, CHECK, name, where, actual, part.outputs[name], part.bounds[name], known)
 
-    def _require_few_instructions(self, limit: int) -> None:
-        """Refuse, before inputs are drawn, what would be ended by the limit: by a part of the problem, in memory that holds nothing."""
-        assert self.device.observer is not None
-        smaller = take_part(self.op, self.problem, self.launchable, WHOLE_PART)
-        if smaller is None:
-            return
-        probe = replace(self, problem=smaller, tally=Tally())
-        try:
-            with probe._open_case() as case:
-                probe._launch(case, limit // WHOLE_PART, sample=False)
-        except NotJudgedError as error:
-            raise NotJudgedError(f"of one {WHOLE_PART}th of it {error}") from error
-        except RuntimeError:
-            self.device.observer.clear_error()  # what is wrong shows in the launch itself
-
     def _require_written(self, case: Case, name: str, wanted: int) -> None:
         if self.device.observer is not None and (missing := wanted - self._locate(case, name, None).num_elems) > 0:
             self.tally.add(FaultKind.NOT_WRITTEN, CHECK, f"{missing} of {wanted} elements of {name} were not written")
-
-    # ---------------------------------------------------------------------------------------------------------- launch
-
-    def _launch(self, case: Case, limit: int, *, sample: bool = True) -> None:
-        """Launch, whole on a GPU and by sampled blocks on the emulated device, where they may take ``limit`` warp instructions."""
-        observer = self.device.observer
-        self.tally.num_launches += 1
-        if observer is None:
-            self._run(case)
-            return
-        options = {"instruction_limit": str(limit), "read_only": ",".join(map(str, case.input_addresses))}
-        if sample:
-            seed = make_draws(self.op, self.problem, "blocks", self.seed).integers(1, 2**31)
-            options |= {"sample_blocks": str(NUM_BLOCKS), "sample_seed": str(seed), "given": ",".join(map(str, case.given_addresses))}
-        observer.take_reports()
-        with observer.use_options(options), observer.observe(("memcheck",)):
-            failure: RuntimeError | None = None
-            try:
-                self._run(case)
-            except RuntimeError as error:
-                failure = error
-            is_alone = not sample or observer.get_option("dependence").startswith("0,")
-            reports = observer.take_reports()
-            self._note_reports(reports, limit, sample=sample)
-        if failure is not None:
-            if not is_alone and not self.tally.faults:
-                self._forget_launch(f"{_DEPENDENT}: {failure}")
-            raise failure
-
-    def _run(self, case: Case) -> None:
-        case.launch(self.launchable, self.stream)
-        self.stream.synchronize()
-
-    def _note_reports(self, reports: Sequence[Report], limit: int, *, sample: bool) -> None:
-        kinds = {r.kind for r in reports}
-        if sample and "endless_loop" in kinds:
-            self._forget_launch(_WAITING)
-        if "instruction_limit" in kinds:
-            which = f"{NUM_BLOCKS} of its blocks" if sample else "its blocks"
-            self._forget_launch(
-                f"{which} take more than {limit / 1e6:.0f} million warp instructions",
-                TooLongError if limit >= MAX_INSTRUCTIONS else NotJudgedError,
-            )
-        for report in reports:
-            if report.severity == "error":
-                self.tally.add(classify_report(report), CHECK, report.text)
-
-    def _forget_launch(self, reason: str, error: type[NotJudgedError] = NotJudgedError) -> NoReturn:
-        """Clear the error with which a launch ended, and say that it tells nothing."""
-        assert self.device.observer is not None
-        self.device.observer.clear_error()
-        raise error(reason) from None
 
     # --------------------------------------------------------------------------------------------------------- written
 
@@ -289,15 +193,9 @@ class SampledRun:
         found = {name: self._locate(case, name, (before or {}).get(name)) for name in present}
         if all(w.num_elems == 0 for w in found.values()):
             if self._depends:
-                raise NotJudgedError(_DEPENDENT)
+                raise NotJudgedError(DEPENDENT)
             self.tally.add(FaultKind.NOT_WRITTEN, CHECK, f"{NUM_BLOCKS} blocks ran, the first and the last among them, and wrote no output")
         return found
-
-    @property
-    def _depends(self) -> bool:
-        """Whether in the last launch of some blocks any of what they wrote may depend on others."""
-        observer = self.device.observer
-        return observer is not None and observer.get_option("dependence") != "0,0"
 
     def _locate(self, case: Case, name: str, before: Written | None) -> Written:
         assert self.device.observer is not None

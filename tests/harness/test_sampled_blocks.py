@@ -192,7 +192,7 @@ def test_a_long_launch_is_told_by_a_part_of_it(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(SampledRun, "_launch", launch_part)
     server: Any = SimpleNamespace(supports=lambda **arguments: "")
     run = replace(make_run(Observer()), problem=Problem({"rows": 1, "columns": 1 << 24}), launchable=server)
-    with pytest.raises(NotJudgedError, match="of one 16th of it its blocks take more than 3 million warp instructions"):
+    with pytest.raises(NotJudgedError, match="a 16th of it: its blocks take more than 3 million warp instructions"):
         run._judge_whole(16_000_000)
     assert limits == [(1 << 20, 1_000_000, False)]
 
