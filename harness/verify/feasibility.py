@@ -33,9 +33,9 @@ _MOST_WHOLE_FLOPS = 1e9
 _WARP = 32
 # What memsets may write where a few blocks are run: a whole tensor of a GiB takes a second, and four of its pages would be looked at.
 _MAX_FILLED_BYTES = 1 << 27
-# A launch of all blocks is told by one whose largest size is such a part of it, where that is large enough to be most of the work.
-WHOLE_PART = 16
-_LEAST_PART = 1 << 15
+# A launch of all blocks is told by one whose largest size is such a part of it, which may take twice its share: some work does not shrink.
+WHOLE_PART, PART_SLACK = 16, 2
+_LEAST_PART = 1 << 13
 # Rows that are copied one by one, as they do not follow each other.
 _MOST_COPIES = 1 << 15
 # Of a real device's memory, so that other programs are left some.
@@ -123,7 +123,7 @@ def count_warps(launched: Graph) -> int:
 def is_affordable(op: Op, problem: Problem, *, is_judged: bool = False, is_search: bool = False) -> bool:
     """Return whether a large problem may be run and judged whole: its work is little, and so are its tensors, moved or not.
 
-    ``is_judged``: all of its outputs have been judged in part; ``is_search``: it is a search for a place far away.
+    ``is_judged``: some of its outputs, or all, are judged in part anyway; ``is_search``: it is a search for a place far away.
     """
     cost, most = op.cost(problem), _MOST_WHOLE_BYTES
     if is_judged or is_search:

@@ -11,7 +11,7 @@ from device.observer import Report
 from harness.spec import Launchable, Op, Problem
 from harness.verify.allocations import Layout
 from harness.verify.case import Case
-from harness.verify.feasibility import MAX_INSTRUCTIONS, NUM_BLOCKS, WHOLE_PART, NotJudgedError, TooLongError, take_part
+from harness.verify.feasibility import MAX_INSTRUCTIONS, NUM_BLOCKS, PART_SLACK, WHOLE_PART, NotJudgedError, TooLongError, take_part
 from harness.verify.findings import Tally, classify_report
 from harness.verify.places import make_draws
 from harness.verify.written import CHECK
@@ -108,7 +108,7 @@ class SampledLaunch:
         probe = replace(self, problem=smaller, tally=Tally())
         try:
             with probe._open_case() as case:
-                probe._launch(case, limit // WHOLE_PART, sample=False)
+                probe._launch(case, PART_SLACK * limit // WHOLE_PART, sample=False)
         except NotJudgedError as error:
             raise NotJudgedError(f"a {WHOLE_PART}th of it: {error}") from error
         except RuntimeError:

@@ -154,7 +154,7 @@ def test_a_part_of_a_problem_is_one_of_its_largest_size() -> None:
     server: Any = SimpleNamespace(supports=lambda **arguments: "" if arguments["x"].shape[0] == 2 else "not so many rows")
     part = take_part(OP, Problem({"rows": 2, "columns": 1 << 24}, padding={"x": 8}), server, 16)
     assert part is not None and part.sizes == {"rows": 2, "columns": 1 << 20} and part.padding == {"x": 8}
-    assert take_part(OP, Problem({"rows": 2, "columns": 1 << 18}), server, 16) is None, "most of its work may be what any launch does"
+    assert take_part(OP, Problem({"rows": 2, "columns": 1 << 16}), server, 16) is None, "most of its work may be what any launch does"
     assert take_part(OP, Problem({"rows": 3, "columns": 1 << 24}), server, 16) is None
 
 
@@ -194,7 +194,7 @@ def test_a_long_launch_is_told_by_a_part_of_it(monkeypatch: pytest.MonkeyPatch) 
     run = replace(make_run(Observer()), problem=Problem({"rows": 1, "columns": 1 << 24}), launchable=server)
     with pytest.raises(NotJudgedError, match="a 16th of it: its blocks take more than 3 million warp instructions"):
         run._judge_whole(16_000_000)
-    assert limits == [(1 << 20, 1_000_000, False)]
+    assert limits == [(1 << 20, 2_000_000, False)]
 
 
 def test_where_a_place_needs_most_of_the_inputs_a_whole_launch_is_not_judged() -> None:
