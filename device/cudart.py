@@ -18,6 +18,7 @@ STREAM_NON_BLOCKING = 1
 EVENT_DISABLE_TIMING = 2
 CAPTURE_MODE_GLOBAL = 0
 NODE_TYPE_KERNEL = 0
+NODE_TYPE_MEMSET = 2
 NODE_TYPE_CHILD_GRAPH = 4
 DEFAULT_STREAM = 0
 ERROR_MEMORY_ALLOCATION = 2
@@ -47,6 +48,19 @@ _REMEDIES = {
     901: "an earlier call in the capture was not allowed",
     906: "work went to the legacy default stream during a capture: launch on the given stream",
 }
+
+
+class MemsetParams(ctypes.Structure):
+    """``cudaMemsetParams``: ``height`` rows of ``width`` elements, ``pitch`` bytes apart."""
+
+    _fields_ = (
+        ("dst", c_void_p),
+        ("pitch", c_size_t),
+        ("value", c_uint),
+        ("element_bytes", c_uint),
+        ("width", c_size_t),
+        ("height", c_size_t),
+    )
 
 
 class KernelNodeParams(ctypes.Structure):
@@ -126,6 +140,7 @@ _PROTOTYPES: dict[str, tuple[Any, ...]] = {
     "cudaGraphInstantiate": (POINTER(c_void_p), c_void_p, c_ulonglong),
     "cudaGraphKernelNodeGetParams": (c_void_p, POINTER(KernelNodeParams)),
     "cudaGraphLaunch": (c_void_p, c_void_p),
+    "cudaGraphMemsetNodeGetParams": (c_void_p, POINTER(MemsetParams)),
     "cudaGraphNodeGetType": (c_void_p, POINTER(c_int)),
     "cudaMalloc": (POINTER(c_void_p), c_size_t),
     "cudaMallocHost": (POINTER(c_void_p), c_size_t),

@@ -188,10 +188,11 @@ class KernelNode:
 
 
 class Graph(ABC):
-    """An instantiated CUDA graph."""
+    """An instantiated CUDA graph; ``filled_bytes`` is what its memsets write."""
 
     num_nodes: int
     kernel_nodes: tuple[KernelNode, ...]
+    filled_bytes: int = 0
 
     @abstractmethod
     def launch(self, stream: Stream) -> None:

@@ -73,6 +73,7 @@ class RuntimeGraph(Graph):
             nodes = _list_nodes(cudart, captured)
             self.num_nodes = len(nodes)
             self.kernel_nodes = tuple(_read_kernel_nodes(cudart, nodes))
+            self.filled_bytes = sum(_read_filled_bytes(cudart, node) for node in nodes)
             self.handle = cudart.create_handle("cudaGraphInstantiate", captured, 0)
         finally:
             cudart.call_quietly("cudaGraphDestroy", captured)
@@ -223,6 +224,17 @@ def _list_nodes(cudart: Cudart, graph: int) -> list[int]:
     if count.value:
         cudart.call("cudaGraphGetNodes", graph, nodes, ctypes.byref(count))
     return [node or 0 for node in nodes]
+
+
+def _read_filled_bytes(cudart: Cudart, node: int) -> int:
+    """Return what a memset writes, 0 for other nodes."""
+    kind = ctypes.c_int()
+    cudart.call("cudaGraphNodeGetType", node, ctypes.byref(kind))
+    if kind.value != api.NODE_TYPE_MEMSET:
+        return 0
+    params = api.MemsetParams()
+    cudart.call("cudaGraphMemsetNodeGetParams", node, ctypes.byref(params))
+    return int(params.element_bytes * params.width * params.height)
 
 
 def _read_kernel_nodes(cudart: Cudart, nodes: Sequence[int]) -> Iterator[KernelNode]:

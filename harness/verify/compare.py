@@ -104,8 +104,39 @@ def _find_bias(signed: NDArray[np.float64]) -> Bias:
     return Bias(float(signed.mean()), signed.size // signed.shape[-1] if signed.ndim else 1)
 
 
+def _compare_right(actual: NDArray[Any], expected: NDArray[np.float64], bound: NDArray[np.float64]) -> Comparison | None:
+    """Return what :func:`compare` does for an output that is right and finite, None for others: in a fraction of the time."""
+    if actual.shape != expected.shape or (is_float(actual.dtype) and not np.abs(expected).max(initial=0.0) <= find_largest(actual.dtype)):
+        return None
+    got = actual.astype(np.float64)
+    if (bound >= 0).all() and np.array_equal(got, expected):  # elements that were moved
+        return Comparison(True, tuple(actual.shape), 0, 0, 0.0, 0.0, 0.0, bias=_find_bias(np.broadcast_to(0.0, got.shape)))
+    with np.errstate(over="ignore", invalid="ignore"):
+        signed = got - expected
+    error = np.abs(signed)
+    if not (error.max(initial=0.0) < np.inf and (error <= bound).all()):
+        return None
+    is_off, shares, ulp = error > 0, np.zeros(error.shape), np.zeros(error.shape)
+    np.divide(signed, bound, out=shares, where=is_off)
+    np.divide(error, _find_spacing(expected, actual.dtype), out=ulp, where=is_off)
+    return Comparison(
+        ok=True,
+        shape=tuple(actual.shape),
+        num_mismatched=0,
+        num_nan=0,
+        max_abs_error=float(error.max(initial=0.0)),
+        max_error_ratio=float(np.abs(shares).max(initial=0.0)),
+        max_ulp=float(ulp.max(initial=0.0)),
+        bias=_find_bias(shares),
+    )
+
+
 def compare(actual: NDArray[Any], expected: NDArray[np.float64], bound: NDArray[np.float64]) -> Comparison:
     """Compare an output in its own dtype with a float64 reference of the same shape under an absolute bound per element."""
+    return _compare_right(actual, expected, bound) or _compare_any(actual, expected, bound)
+
+
+def _compare_any(actual: NDArray[Any], expected: NDArray[np.float64], bound: NDArray[np.float64]) -> Comparison:
     bad = find_mismatches(actual, expected, bound)
     allowed = np.broadcast_to(bound, actual.shape)
     got = actual.astype(np.float64)

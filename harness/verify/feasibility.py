@@ -10,6 +10,7 @@ from harness.spec import Launchable, Op, Problem
 from harness.verify.allocations import Layout
 from harness.verify.case import Case, plan_arguments
 from harness.verify.unlisted import settle_sizes
+from harness.verify.unlisted_large import MOST_MANY_BYTES
 
 # Blocks of a launch that are run on the emulated device, and the warp instructions that they may take together: about a second.
 NUM_BLOCKS = 4
@@ -21,15 +22,20 @@ _MAX_SHARE_FLOPS = 1e9
 _MAX_WHOLE_BYTES = 512 * MAX_INSTRUCTIONS / 5
 # The same of a launch of all blocks, and what a problem may move and compute that is run and judged whole.
 MAX_WHOLE_INSTRUCTIONS = 50_000_000
+# ... where all of its outputs can be judged in part instead.
+MAX_REPEATED_INSTRUCTIONS = 16_000_000
 # Warps of a launch that is run whole: even those that do next to nothing take a microsecond each.
 _MAX_WHOLE_WARPS = 2**19
-# ... and what it may move where all of its outputs have been judged in part.
-_MOST_REPEATED_BYTES = 8e6
 _MOST_WHOLE_BYTES = 4e7
 # A search through more elements than fp32 can number.
 _MOST_SEARCHED_BYTES = 7e7
 _MOST_WHOLE_FLOPS = 1e9
 _WARP = 32
+# What memsets may write where a few blocks are run: a whole tensor of a GiB takes a second, and four of its pages would be looked at.
+_MAX_FILLED_BYTES = 1 << 27
+# A launch of all blocks is told by one whose largest size is such a part of it, which may take twice its share: some work does not shrink.
+WHOLE_PART, PART_SLACK = 16, 2
+_LEAST_PART = 1 << 13
 # Rows that are copied one by one, as they do not follow each other.
 _MOST_COPIES = 1 << 15
 # Of a real device's memory, so that other programs are left some.
@@ -44,6 +50,10 @@ class NotJudgedError(Exception):
     """A problem cannot be judged here; the message says why."""
 
 
+class TooLongError(NotJudgedError):
+    """A few of a problem's blocks take too long: all of them are not worth a try."""
+
+
 def require_memory(device: Device, op: Op, problem: Problem) -> None:
     """Refuse what a device cannot hold, before it is asked for; the emulated one's memory is mostly never touched."""
     wanted = _find_span_bytes(op, problem)
@@ -54,18 +64,25 @@ def require_memory(device: Device, op: Op, problem: Problem) -> None:
 
 def require_short_launch(device: Device, op: Op, problem: Problem, launchable: Launchable, stream: Stream) -> None:
     """Refuse a launch on a GPU that would take long, by the times of smaller ones of the same form."""
-    largest = max(problem.sizes, key=lambda name: problem.sizes[name])
     for part in _PARTS:
-        size = problem.sizes[largest] // part
-        smaller = settle_sizes(op, problem, {**problem.sizes, largest: size}) if size >= _MIN_PART else None
-        if smaller is not None:
-            smaller = replace(smaller, padding=problem.padding, orders=problem.orders, offsets=problem.offsets)
-        if smaller is None or launchable.supports(**plan_arguments(op, smaller)):
+        smaller = take_part(op, problem, launchable, part, _MIN_PART)
+        if smaller is None:
             continue
         seconds = _time_launch(device, op, smaller, launchable, stream)
         growth = _find_work(op, problem) / _find_work(op, smaller)
         if seconds * growth > _MAX_LAUNCH_S:
-            raise NotJudgedError(f"a launch would take about {seconds * growth:.0f} s: {seconds:.2g} s with {largest} = {size}")
+            raise NotJudgedError(f"a launch would take about {seconds * growth:.0f} s: {seconds:.2g} s for {smaller.name}")
+
+
+def take_part(op: Op, problem: Problem, launchable: Launchable, part: int, least: int = _LEAST_PART) -> Problem | None:
+    """Return the problem with the largest of its sizes divided by ``part``; None where that is below ``least`` or not served."""
+    largest = max(problem.sizes, key=lambda name: problem.sizes[name])
+    size = problem.sizes[largest] // part
+    smaller = settle_sizes(op, problem, {**problem.sizes, largest: size}) if size >= least else None
+    if smaller is None:
+        return None
+    smaller = replace(smaller, padding=problem.padding, orders=problem.orders, offsets=problem.offsets)
+    return None if launchable.supports(**plan_arguments(op, smaller)) else smaller
 
 
 def require_small_share(op: Op, problem: Problem, num_blocks: int) -> None:
@@ -92,6 +109,12 @@ def require_few_warps(launched: Graph) -> None:
         raise NotJudgedError(f"it has {warps} warps, too many to run here")
 
 
+def require_few_filled(launched: Graph) -> None:
+    """Refuse a launch that fills much memory on the emulated device, whose host would have to hold it."""
+    if launched.filled_bytes > _MAX_FILLED_BYTES:
+        raise NotJudgedError(f"it fills {launched.filled_bytes / 1e6:.0f} MB of memory first")
+
+
 def count_warps(launched: Graph) -> int:
     """Return the warps of a launch."""
     return sum(math.prod(node.grid) * -(-math.prod(node.block) // _WARP) for node in launched.kernel_nodes)
@@ -100,11 +123,11 @@ def count_warps(launched: Graph) -> int:
 def is_affordable(op: Op, problem: Problem, *, is_judged: bool = False, is_search: bool = False) -> bool:
     """Return whether a large problem may be run and judged whole: its work is little, and so are its tensors, moved or not.
 
-    ``is_judged``: all of its outputs have been judged in part; ``is_search``: it is a search for a place far away.
+    ``is_judged``: some of its outputs, or all, are judged in part anyway; ``is_search``: it is a search for a place far away.
     """
     cost, most = op.cost(problem), _MOST_WHOLE_BYTES
     if is_judged or is_search:
-        most = _MOST_SEARCHED_BYTES if is_search else _MOST_REPEATED_BYTES
+        most = _MOST_SEARCHED_BYTES if is_search else MOST_MANY_BYTES
     if max(cost.bytes_moved, _find_span_bytes(op, problem)) > most or cost.flops > _MOST_WHOLE_FLOPS:
         return False
     arrays = [each for each in plan_arguments(op, problem).values() if isinstance(each, DeviceArray)]

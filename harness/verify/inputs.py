@@ -11,6 +11,7 @@ row's tower is too high for an fp32 exponential, the others' is not); ``one_diff
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -30,6 +31,10 @@ _WIDE_EXPONENTS = {"float16": (-6, 3), "bfloat16": (-24, 24), "float32": (-24, 2
 _TIED_VALUES = (-1.5, -0.5, 0.0, 0.5, 1.0)
 # Scale of integer values: sums of products over a few thousand terms stay inside int32.
 _INTEGER_SPAN = 8
+# Of tensors of many elements: ``normal`` ones that repeat after a prime number of them, which no row has, drawn in a fraction of the
+# time; and the same with the largest value at the very end, where it is searched for.
+REPEATED, LAST_OF_ALL = "repeated", "last_of_all"
+_PERIOD = 65521
 
 
 def _seed_generator(op: str, problem: str, tensor: str, distribution: str, seed: int) -> np.random.Generator:
@@ -121,7 +126,18 @@ def _draw_shifted(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dt
     return values
 
 
-_FLOAT_DRAWS: Mapping[str, Callable[[np.random.Generator, tuple[int, ...], np.dtype[Any]], _Floats]] = MappingProxyType(
+def _draw_repeated(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    return np.resize(rng.standard_normal(min(math.prod(shape), _PERIOD)).astype(dtype), shape)
+
+
+def _draw_last_of_all(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    values = _draw_repeated(rng, shape, dtype)
+    flat = values.reshape(-1)
+    flat[-1] = float(flat[:_PERIOD].max()) + 1.0
+    return values
+
+
+_FLOAT_DRAWS: Mapping[str, Callable[[np.random.Generator, tuple[int, ...], np.dtype[Any]], NDArray[Any]]] = MappingProxyType(
     {
         "normal": _draw_normal,
         "uniform": _draw_uniform,
@@ -135,6 +151,8 @@ _FLOAT_DRAWS: Mapping[str, Callable[[np.random.Generator, tuple[int, ...], np.dt
         "largest_anywhere": _draw_largest_anywhere,
         "one_differs": _draw_one_differs,
         "shifted": _draw_shifted,
+        REPEATED: _draw_repeated,
+        LAST_OF_ALL: _draw_last_of_all,
     }
 )
 
@@ -190,7 +208,7 @@ def draw(
         raise SpecError(
             f"op {op}, tensor {tensor}: no random values for dtype {dtype!r}; use float16, bfloat16, float32, float64, bool or an integer"
         )
-    return np.asarray(drawn.astype(dt), order="C").reshape(shape)
+    return np.asarray(drawn.astype(dt, copy=False), order="C").reshape(shape)
 
 
 def make_inputs(op: Op, problem: Problem, distribution: str = "normal", seed: int = 0) -> dict[str, NDArray[np.generic]]:

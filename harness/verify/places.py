@@ -14,10 +14,12 @@ from numpy.typing import NDArray
 from harness.spec import Arrays, Indices, Op, Problem, Tensor
 from harness.verify.unlisted import make_generator
 
-# The work of the reference for the elements that are judged: what is aimed at, and what is too much for a host (a minute).
+# The work of the reference for the elements that are judged, and the rows that are copied for it: what is aimed at, and what is too much
+# for a host (a minute).
 _MAX_REFERENCE = 4e6
 _MOST_REFERENCE = 2e9
 _MOST_INPUTS = 1 << 24
+_MAX_COPIES = 1 << 13
 _MOST_ROWS = 1 << 20
 _MAX_PLACES = 128
 
@@ -99,16 +101,31 @@ class Restriction:
 
         Where nothing is known of that, the launch is whole and writes everything.
         """
-        count = _MAX_PLACES
-        while True:
-            places = {axis: pick(self._find_candidates(axis, written), count, self.make_draws(f"places {axis}")) for axis in self._axes}
-            if count == 1 or self.find_work(places) <= _MAX_REFERENCE:
+        candidates = {axis: self._find_candidates(axis, written) for axis in self._axes}
+
+        def choose(count: int) -> Places:
+            return {axis: pick(found, count, self.make_draws(f"places {axis}")) for axis, found in candidates.items()}
+
+        fewest, count = choose(1), _MAX_PLACES
+        least_work, least_rows = self.find_work(fewest)
+        # Of a long sum one is too many, and so are all others.
+        while count > 1 and least_work <= _MAX_REFERENCE:
+            places = choose(count)
+            work, rows = self.find_work(places)
+            if work <= _MAX_REFERENCE and rows <= max(_MAX_COPIES, least_rows):
                 return places
             count //= 2
+        return fewest
 
-    def find_work(self, places: Places) -> float:
-        """Return what the reference does for the outputs at ``places``: flops or bytes moved, whichever is more."""
-        return _find_work(self.op, self.restrict({}, places, dry=True)[1])
+    def find_work(self, places: Places) -> tuple[float, int]:
+        """Return what the reference does for the outputs at ``places``, flops or bytes moved, and the rows of inputs that it needs."""
+        restricted, problem = self.restrict({}, places, dry=True)
+        return _find_work(self.op, problem), self._count_rows(restricted)
+
+    def _count_rows(self, restricted: Arrays) -> int:
+        """Return the rows of inputs that are copied to the device, each by itself in the worst case."""
+        names = [name for name in self.input_shapes if name in restricted and name not in self.indices]
+        return sum(math.prod(restricted[name].shape[:-1]) for name in names)
 
     def aim(self, places: Places) -> Arrays:
         """Return the indices with some, the first and the last among them, that point to the places that are judged, where any can."""
@@ -136,8 +153,7 @@ class Restriction:
         elements = sum(array.size for name, array in restricted.items() if name not in self.indices)
         if elements > _MOST_INPUTS:
             return f"a single place needs {elements} elements of the inputs"
-        needed = {name: axes for name, axes in self.find_needed(places)[0].items() if name not in self.indices}
-        rows = sum(math.prod(map(len, axes[:-1])) for axes in needed.values())
+        rows = self._count_rows(restricted)
         return f"a single place needs {rows} rows of the inputs" if rows > most_rows else ""
 
     def _find_candidates(self, axis: int, written: Mapping[str, tuple[NDArray[np.intp], ...]]) -> NDArray[np.intp] | range:

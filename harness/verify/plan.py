@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from harness.spec import PLACE_DISTRIBUTIONS, VALUE_DISTRIBUTIONS, Op, Problem
+from harness.verify.inputs import LAST_OF_ALL
 from harness.verify.unlisted import draw_problems, draw_scalars, settle_sizes
 from harness.verify.unlisted_corners import draw_corner_problems
 from harness.verify.unlisted_large import draw_large_problems
@@ -28,8 +29,8 @@ class Effort:
     The following are 0 where only what is listed is to be proved. Of problems that are drawn, with sizes, row strides and base addresses
     of their own, ``num_drawn`` that the variant serves are verified, each of at most ``max_drawn_bytes`` and ``max_drawn_flops``, also on
     inputs with a value that stands out; of those as large as the bench problems ``num_large`` are judged in part; and one small problem is
-    launched ``num_launches`` times. ``seed`` draws others. With drawn problems come those in which one thing alone is special, and of
-    large ones an op of several sizes has more.
+    launched ``num_launches`` times. ``seed`` draws others. With drawn problems come those of at most ``max_corner_bytes`` in which one
+    thing alone is special, and of large ones an op of several sizes has more.
 
     A verification that leaves out the listed problems of more than ``max_listed_flops`` or bytes moved is not complete.
     """
@@ -41,7 +42,8 @@ class Effort:
     num_drawn: int = 0
     num_large: int = 0
     num_launches: int = 0
-    max_drawn_bytes: float = 2.0**16
+    max_drawn_bytes: float = 2.0**15
+    max_corner_bytes: float = 2.0**16
     max_drawn_flops: float = 8e6
     seed: int = 0
     max_listed_flops: float = math.inf
@@ -55,7 +57,7 @@ class Effort:
 
 
 # What ``verify`` and ``promote`` ask for; ``bench`` is content with what is listed.
-THOROUGH = Effort(num_drawn=12, num_large=14, num_launches=4096)
+THOROUGH = Effort(num_drawn=12, num_large=10, num_launches=3072)
 
 
 def includes_proof(figures: Mapping[str, Any], proof: str) -> bool:
@@ -65,12 +67,6 @@ def includes_proof(figures: Mapping[str, Any], proof: str) -> bool:
 
 # How many are drawn for each that is to be served: a kernel may serve one kind of problem alone, and one alignment in four.
 _DRAWN_PER_SERVED = 8
-
-
-# Groups of an op whose problems are run whole although all outputs are judged in part: an op of many sizes has many groups.
-_MOST_WHOLE = 8
-# Where a place is searched for, it is one at the end.
-_LARGEST_LAST = "largest_last"
 
 
 @dataclass(frozen=True)
@@ -138,16 +134,16 @@ def make_pools(op: Op, effort: Effort) -> tuple[Pool, ...]:
     steps = tuple(Step(p, places[i % 3 :: 3], hidden=True) for i, p in enumerate(small))
     pools = [Pool(steps, effort.num_drawn, reports_unserved=True)]
     if count:
-        corners = draw_corner_problems(op, effort.seed, effort.max_drawn_bytes, effort.max_drawn_flops)
+        corners = draw_corner_problems(op, effort.seed, effort.max_corner_bytes, effort.max_drawn_flops)
         pools += [Pool(tuple(Step(p, (), hidden=True) for p in group), 1) for group in corners]
     if effort.num_large:
         large = draw_large_problems(op, effort.seed)
         count_bench = max(effort.num_large - effort.num_large // 2 - 2, 1)
         pools += [_make_large_pool(group) for group in large.stretched]
-        num_parts = len(large.beyond) - _MOST_WHOLE
-        pools += [_make_large_pool(group, whole=i >= num_parts) for i, group in enumerate(large.beyond)]
+        pools += [_make_large_pool(group) for group in large.beyond]
+        pools += [_make_large_pool(group, whole=True) for group in large.many]
         pools += [_make_large_pool(large.bench, count_bench), *map(_make_large_pool, (large.distant, large.vast, large.odd))]
-        last = (_LARGEST_LAST,) if _LARGEST_LAST in op.distributions else ()
+        last = (LAST_OF_ALL,) if "largest_last" in op.distributions else ()
         pools += [_make_large_pool(group, distributions=last) for group in large.searches]
     return tuple(pools)
 

@@ -9,7 +9,7 @@
 7. ``schedules``    (emulated device, if requested) the same bits under several orders of blocks and warps. A difference within the bound
                     is put down to atomics if the kernel uses any; a kernel declared non-deterministic need only stay within the bound;
 8. ``sampled``      large problems are judged in part (:mod:`harness.verify.sampling`);
-9. ``launches``     the smallest problem is launched thousands of times (:mod:`harness.verify.repeating`).
+9. ``launches``     the smallest problem is launched up to thousands of times (:mod:`harness.verify.repeating`).
 
 Other distributions run steps 1 and 2; problems of unlisted sizes run 1, 2, 6 and 7.
 """

@@ -1,29 +1,31 @@
 """Thousands of launches of one small problem: a kernel must not depend on how often it has been launched.
 
-The emulated device makes fewer of many warps, so that their number, the same on every machine, is what they may cost.
+The emulated device makes fewer of many instructions, so that their number, the same on every machine, is what they may cost.
 """
 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from typing import Any
 
 from numpy.typing import NDArray
 
 from device.interface import Device, Stream
+from device.observer import Observer
 from harness.spec import Launchable, Op, Problem
 from harness.verify.allocations import POISON_NAN
 from harness.verify.case import Case, plan_arguments
 from harness.verify.differences import describe_difference, find_different_bits
-from harness.verify.feasibility import count_warps
 from harness.verify.findings import FaultKind, Tally
 from harness.verify.reference import Expected
 from harness.verify.unlisted import settle_sizes
 
 CHECK = "launches"
-# On the emulated device: 3072 launches of 8 warps are made, half as many of 16; 256 of a cluster of eight blocks of 1024 threads.
-_MAX_WARPS = 3 * 2**13
-_LEAST_LAUNCHES = 256
+# Warp instructions of all launches on the emulated device: thousands are made where each has up to 1300 of them, as a block of 256 threads
+# that has little to do, 300 of one that computes a whole tile, and the least of a cluster.
+_MAX_INSTRUCTIONS = 4_000_000
+_LEAST_LAUNCHES = 64
 # The first so many are looked at one by one: what is wrong now and then, at every 1000th launch say, is overwritten by the next one.
 _NUM_SINGLE = 1024
 _STRIDE = 16
@@ -41,9 +43,7 @@ def check_launches(
     launch = case.bind(launchable, stream)
     observer = device.observer
     if observer is not None:
-        with device.capture(stream) as graphs:
-            launch()
-        count = limit_launches(count, count_warps(graphs[0]))
+        count = limit_launches(count, _count_instructions(observer, launch, stream))
     first: dict[str, NDArray[Any]] = {}
     made = 0
     with contextlib.nullcontext() if observer is None else observer.use_options({"workers": "1"}):
@@ -61,9 +61,18 @@ def check_launches(
     tally.num_launches += made
 
 
-def limit_launches(count: int, num_warps: int) -> int:
-    """Return how many of ``count`` launches of so many warps are made on the emulated device."""
-    return min(count, max(_MAX_WARPS // max(num_warps, 1), _LEAST_LAUNCHES))
+def _count_instructions(observer: Observer, launch: Callable[[], object], stream: Stream) -> int:
+    """Return the warp instructions of one launch."""
+    observer.take_counters()
+    with observer.observe((), counters=True):
+        launch()
+        stream.synchronize()
+        return sum(each.counts["warp_instructions"] for each in observer.take_counters())
+
+
+def limit_launches(count: int, num_instructions: int) -> int:
+    """Return how many of ``count`` launches of so many warp instructions are made on the emulated device."""
+    return min(count, max(_MAX_INSTRUCTIONS // max(num_instructions, 1), _LEAST_LAUNCHES))
 
 
 def shrink(op: Op, problem: Problem, launchable: Launchable) -> Problem:

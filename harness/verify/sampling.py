@@ -13,83 +13,84 @@ sampling, a problem that is small enough is run and judged whole. On a GPU the l
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from device.interface import Device, DeviceError, Graph, Stream
-from device.observer import Report
-from harness.spec import Indices, Launchable, Op, Problem, Role
-from harness.verify.allocations import POISON_NAN, Layout
+from harness.spec import Indices, Problem, Role
+from harness.verify.allocations import POISON_NAN
 from harness.verify.case import Case
 from harness.verify.differences import compare_places
 from harness.verify.feasibility import (
     MAX_INSTRUCTIONS,
+    MAX_REPEATED_INSTRUCTIONS,
     MAX_WHOLE_INSTRUCTIONS,
     NUM_BLOCKS,
     NotJudgedError,
+    TooLongError,
     is_affordable,
     require_few_bytes,
+    require_few_filled,
     require_few_warps,
     require_memory,
     require_short_launch,
     require_small_share,
 )
-from harness.verify.findings import FaultKind, Tally, classify_report
-from harness.verify.inputs import draw_tensor
-from harness.verify.places import NO_PLACES, Places, Restriction, find_in_grid, list_restrictions, make_draws
+from harness.verify.findings import FaultKind
+from harness.verify.inputs import REPEATED, draw_tensor
+from harness.verify.places import NO_PLACES, Places, Restriction, find_in_grid, list_restrictions
 from harness.verify.reference import References, compute_expected
+from harness.verify.sampled_launch import DEPENDENT, SampledLaunch
 from harness.verify.written import CHECK, Written, locate_written
 
 _MAX_LOCATING_INSTRUCTIONS = 2_000_000
 # Rows of inputs that are put in place for a few blocks.
 _MOST_ROWS = 1 << 15
 _NO_SAMPLING = "op.py declares no sampling, and it is too large to be run whole"
-_WAITING = "its blocks wait for others, of which only some would run"
-_DEPENDENT = "what its blocks write may depend on blocks that are not run"
 
 
 @dataclass(frozen=True)
-class SampledRun:
+class SampledRun(SampledLaunch):
     """One variant on one large problem; what is wrong goes into ``tally``."""
 
-    device: Device
-    op: Op
-    problem: Problem
-    launchable: Launchable
-    tally: Tally
-    stream: Stream
-    seed: int = 1
     distribution: str = "normal"
     whole: bool = False
     references: References | None = None
 
     def run(self) -> None:
         """Judge the variant. Raises :class:`NotJudgedError` when nothing can be said, and what a launch raises."""
+        require_memory(self.device, self.op, self.problem)
+        # Whole problems say all that their parts do.
+        if self.whole and is_affordable(self.op, self.problem, is_judged=True):
+            with contextlib.suppress(NotJudgedError):
+                return self._judge_whole(MAX_REPEATED_INSTRUCTIONS)
         outputs = {t.name for t in self.op.outputs if t.present(self.problem)}
         judged: set[str] = set()
+        is_search = self.distribution != "normal"
         reason = NotJudgedError(NO_PLACES if self.op.sampling is not None else _NO_SAMPLING)
-        require_memory(self.device, self.op, self.problem)
-        if self.distribution == "normal" and list_restrictions(self.op, self.problem, self.seed):
+        if not is_search and list_restrictions(self.op, self.problem, self.seed):
             try:
                 judged = self._judge_part()
+            except TooLongError:
+                raise
             except NotJudgedError as error:
                 reason = error
-        if (judged == outputs and not self.whole) or self.tally.faults:
-            return
-        is_search = self.distribution != "normal"
-        if is_affordable(self.op, self.problem, is_judged=judged == outputs, is_search=is_search):
+        if judged == outputs or self.tally.faults:
+            return None
+        # What is left of it shows on smaller ones as well.
+        if is_affordable(self.op, self.problem, is_judged=bool(judged), is_search=is_search):
             try:
-                self._judge_whole()
-                return
+                return self._judge_whole()
             except NotJudgedError as error:
                 reason = error
         if not judged:
             raise reason
+        return None
 
     # ------------------------------------------------------------------------------------------------------------ part
 
@@ -102,12 +103,16 @@ class SampledRun:
             require_short_launch(self.device, self.op, self.problem, self.launchable, self.stream)
         with self._open_case() as case:
             graph = self._capture(case)
+            if observer is not None:
+                require_few_filled(graph)
             if observer is not None and any(math.prod(n.grid) > NUM_BLOCKS for n in graph.kernel_nodes):
                 require_small_share(self.op, self.problem, max(math.prod(n.grid) for n in graph.kernel_nodes))
                 self._launch(case, _MAX_LOCATING_INSTRUCTIONS)
                 return self._judge_blocks(case, restrictions, self._find_written(case))
             if observer is not None:
                 require_few_bytes(self.op, self.problem)
+                if len(restrictions) > 1 and is_affordable(self.op, self.problem):
+                    return set()  # all blocks are run: one comparison of all outputs does for several of some
                 restrictions = self._select_judged(restrictions, _MOST_ROWS)
             for restriction in restrictions:
                 self._judge_places(case, restriction, {})
@@ -123,7 +128,7 @@ class SampledRun:
     def _judge_blocks(self, case: Case, restrictions: Sequence[Restriction], before: Mapping[str, Written]) -> set[str]:
         """Judge by the blocks that ran, which showed where they write."""
         judged: set[str] = set()
-        reason = _DEPENDENT
+        reason = DEPENDENT
         for restriction in restrictions:
             written = {n: before[n] for n in restriction.names if before[n].num_elems}
             if not any(w.indices for w in written.values()):
@@ -152,28 +157,14 @@ class SampledRun:
         found = [t for t in self.op.inputs if t.present(self.problem) and isinstance(t.resolve_values(self.problem), Indices)]
         return {t.name: draw_tensor(self.op, self.problem, t, t.resolve_shape(self.problem), seed=self.seed) for t in found}
 
-    def _open_case(self) -> Case:
-        try:
-            case = Case(self.device, self.op, self.problem, Layout.EXACT)
-        except DeviceError as error:
-            raise NotJudgedError(f"its tensors do not fit the device's memory: {error}") from error
-        try:
-            case.prepare(self.launchable)
-        except BaseException:
-            case.free()
-            raise
-        return case
-
-    def _capture(self, case: Case) -> Graph:
-        with self.device.capture(self.stream) as graphs:
-            case.launch(self.launchable, self.stream)
-        return graphs[0]
-
     # ----------------------------------------------------------------------------------------------------------- whole
 
-    def _judge_whole(self) -> None:
+    def _judge_whole(self, limit: int = MAX_WHOLE_INSTRUCTIONS) -> None:
         """Run all blocks on whole inputs, and compare all outputs."""
-        expected = (self.references or References(self.op)).get_whole(self.problem, self.distribution, self.seed)
+        if self.device.observer is not None:
+            self._require_few_instructions(limit)
+        distribution = REPEATED if self.distribution == "normal" else self.distribution
+        expected = (self.references or References(self.op)).get_whole(self.problem, distribution, self.seed)
         with self._open_case() as case:
             if self.device.observer is None:
                 case.upload(expected.inputs)
@@ -181,7 +172,7 @@ class SampledRun:
             else:
                 require_few_warps(self._capture(case))
                 case.upload(expected.inputs)
-            self._launch(case, MAX_WHOLE_INSTRUCTIONS, sample=False)
+            self._launch(case, limit, sample=False)
             self.tally.note_check(CHECK)
             (part,) = expected.parts
             for name, actual in case.read_outputs().items():
@@ -194,55 +185,6 @@ class SampledRun:
         if self.device.observer is not None and (missing := wanted - self._locate(case, name, None).num_elems) > 0:
             self.tally.add(FaultKind.NOT_WRITTEN, CHECK, f"{missing} of {wanted} elements of {name} were not written")
 
-    # ---------------------------------------------------------------------------------------------------------- launch
-
-    def _launch(self, case: Case, limit: int, *, sample: bool = True) -> None:
-        """Launch, whole on a GPU and by sampled blocks on the emulated device, where they may take ``limit`` warp instructions."""
-        observer = self.device.observer
-        self.tally.num_launches += 1
-        if observer is None:
-            self._run(case)
-            return
-        options = {"instruction_limit": str(limit), "read_only": ",".join(map(str, case.input_addresses))}
-        if sample:
-            seed = make_draws(self.op, self.problem, "blocks", self.seed).integers(1, 2**31)
-            options |= {"sample_blocks": str(NUM_BLOCKS), "sample_seed": str(seed), "given": ",".join(map(str, case.given_addresses))}
-        observer.take_reports()
-        with observer.use_options(options), observer.observe(("memcheck",)):
-            failure: RuntimeError | None = None
-            try:
-                self._run(case)
-            except RuntimeError as error:
-                failure = error
-            is_alone = not sample or observer.get_option("dependence").startswith("0,")
-            reports = observer.take_reports()
-            self._note_reports(reports, limit, sample=sample)
-        if failure is not None:
-            if not is_alone and not self.tally.faults:
-                self._forget_launch(f"{_DEPENDENT}: {failure}")
-            raise failure
-
-    def _run(self, case: Case) -> None:
-        case.launch(self.launchable, self.stream)
-        self.stream.synchronize()
-
-    def _note_reports(self, reports: Sequence[Report], limit: int, *, sample: bool) -> None:
-        kinds = {r.kind for r in reports}
-        if sample and "endless_loop" in kinds:
-            self._forget_launch(_WAITING)
-        if "instruction_limit" in kinds:
-            which = "its blocks" if limit == MAX_WHOLE_INSTRUCTIONS else f"{NUM_BLOCKS} of its blocks"
-            self._forget_launch(f"{which} take more than {limit / 1e6:.0f} million warp instructions")
-        for report in reports:
-            if report.severity == "error":
-                self.tally.add(classify_report(report), CHECK, report.text)
-
-    def _forget_launch(self, reason: str) -> NoReturn:
-        """Clear the error with which a launch ended, and say that it tells nothing."""
-        assert self.device.observer is not None
-        self.device.observer.clear_error()
-        raise NotJudgedError(reason) from None
-
     # --------------------------------------------------------------------------------------------------------- written
 
     def _find_written(self, case: Case, before: Mapping[str, Written] | None = None) -> dict[str, Written]:
@@ -251,15 +193,9 @@ class SampledRun:
         found = {name: self._locate(case, name, (before or {}).get(name)) for name in present}
         if all(w.num_elems == 0 for w in found.values()):
             if self._depends:
-                raise NotJudgedError(_DEPENDENT)
+                raise NotJudgedError(DEPENDENT)
             self.tally.add(FaultKind.NOT_WRITTEN, CHECK, f"{NUM_BLOCKS} blocks ran, the first and the last among them, and wrote no output")
         return found
-
-    @property
-    def _depends(self) -> bool:
-        """Whether in the last launch of some blocks any of what they wrote may depend on others."""
-        observer = self.device.observer
-        return observer is not None and observer.get_option("dependence") != "0,0"
 
     def _locate(self, case: Case, name: str, before: Written | None) -> Written:
         assert self.device.observer is not None

@@ -23,6 +23,10 @@ _BEYOND_FLOAT = 2**24
 _MOST_RESULTS = 16
 # A size where blocks go round and round, and all of them can be run.
 _MANY = 9 * 2**14
+# What other sizes are beside one that is so large: of one class alone the loss is always 0. An op of many sizes has a product of them.
+_BESIDE, _BESIDE_MANY = (2, 3), (1, 2)
+# What is run whole is small: then the others are 1.
+MOST_MANY_BYTES = 8e6
 # Of sizes beyond this, no more than twice as large a one is drawn: blocks that take a part each would be too much work.
 _WIDE = 2**22
 # An op of more sizes than this has groups for a few of them in each way: for others in the next.
@@ -33,14 +37,16 @@ _MOST_STRETCHED, _FEW_STRETCHED = 5, 3
 class LargeProblems:
     """Problems as large as the op's bench problems, of which a part is run and judged. Of some there are several groups.
 
-    ``stretched`` has one for each size (of many, for some in turn) and each way in which it alone is as large as any that is benched,
-    ``beyond`` those in which it is larger. ``bench`` are the bench problems themselves, ``distant`` those with row strides beyond indices
-    of 32 bits, ``vast`` and ``odd`` those with more elements than such indices can tell apart, in rows of whole accesses of 16 bytes and
-    others. ``searches`` are those whose results are places beyond the whole numbers of fp32, the smaller ones first.
+    ``stretched`` has one for each size (of many, for some in turn) that alone is a power of two as large as any that is benched, ``beyond``
+    those in which it is larger, ``many`` those in which it is over twice 2^16 and all blocks can be run. ``bench`` are the
+    bench problems themselves, ``distant`` those with row strides beyond indices of 32 bits, ``vast`` and ``odd`` those with more elements
+    than such indices can tell apart, in rows of whole accesses of 16 bytes and others. ``searches`` are those whose results are places
+    beyond the whole numbers of fp32, the smaller ones first.
     """
 
     stretched: list[list[Problem]]
     beyond: list[list[Problem]]
+    many: list[list[Problem]]
     bench: list[Problem]
     distant: list[Problem]
     vast: list[Problem]
@@ -55,10 +61,10 @@ def draw_large_problems(op: Op, seed: int) -> LargeProblems:
     most = _find_largest(op)
     deck = Deck(make_generator(op, "stretched", seed), len(most))
     groups = {way: [_stretch(op, rng, name, most[name], way) for name in _deal_names(deck, most)] for way in _Way}
-    stretched, beyond = groups[_Way.MOST] + groups[_Way.POWER], groups[_Way.MORE] + groups[_Way.MANY]
+    stretched, beyond, many = groups[_Way.POWER], groups[_Way.MORE], groups[_Way.MANY]
     # The last the other way round, so that of two tensors both have their turn.
     vast, odd = _draw_vast(op, rng, _WHOLE_ROW), _draw_vast(op, rng, _ODD_ROW)[::-1]
-    return LargeProblems(stretched, beyond, bench, _draw_distant(op, rng), vast, odd, _draw_searches(op, seed))
+    return LargeProblems(stretched, beyond, many, bench, _draw_distant(op, rng), vast, odd, _draw_searches(op, seed))
 
 
 def _draw_searches(op: Op, seed: int) -> list[list[Problem]]:
@@ -74,8 +80,8 @@ def _draw_searches(op: Op, seed: int) -> list[list[Problem]]:
         for base in kinds:
             # Even, so that the last place is odd.
             size = _BEYOND_FLOAT + 2 * int(rng.integers(1, 4096))
-            problem = settle_sizes(op, base, dict.fromkeys(base.sizes, 1) | {name: size})
-            if problem is not None and problem.sizes[name] == size and _has_few_results(op, problem):
+            problem = _enlarge(op, base, name, size, dict.fromkeys(base.sizes, 1))
+            if problem is not None and _has_few_results(op, problem):
                 group.append(problem)
         found.append(sorted(group, key=lambda p: op.cost(p).bytes_moved))
     return [group for group in found if group]
@@ -101,6 +107,12 @@ def _find_largest(op: Op) -> dict[str, int]:
     return {name: max(p.sizes.get(name, 1) for p in listed) for name in listed[0].sizes}
 
 
+def _enlarge(op: Op, base: Problem, name: str, size: int, others: Mapping[str, int]) -> Problem | None:
+    """Return a problem with the attributes of ``base`` in which one size is large; None where it follows from the others."""
+    problem = settle_sizes(op, base, dict(others) | {name: size})
+    return problem if problem is not None and problem.sizes[name] == size else None
+
+
 def _deal_names(deck: Deck, most: Mapping[str, int]) -> list[str]:
     """Return the sizes that are stretched in one way: all, or some in turn where an op has many."""
     names = list(most)
@@ -108,9 +120,8 @@ def _deal_names(deck: Deck, most: Mapping[str, int]) -> list[str]:
 
 
 class _Way(Enum):
-    """How large a size is: as the largest that is benched, a power of two on the way there, larger, or over twice 2^16."""
+    """How large a size is: a power of two, the largest up to any that is benched; larger than those; or over twice 2^16."""
 
-    MOST = auto()
     POWER = auto()
     MORE = auto()
     MANY = auto()
@@ -122,16 +133,19 @@ def _stretch(op: Op, rng: np.random.Generator, name: str, most: int, way: _Way) 
     Beyond that, where they may be run whole, those with the most outputs come first.
     """
     group = []
-    beside = {_Way.MORE: 5, _Way.MANY: 3}.get(way, 0)  # of one class alone the loss is always 0
+    is_beyond = way in (_Way.MORE, _Way.MANY)
     for base in _shuffle(rng, list_kinds(op, "verify")):
-        small = {other: int(rng.integers(2, beside, endpoint=True)) if beside else 8 for other in base.sizes}
-        power = 1 << int(rng.integers(max(most.bit_length() - 4, 1), most.bit_length()))
+        span = _BESIDE if len(base.sizes) <= _MOST_STRETCHED else _BESIDE_MANY
+        small = {other: int(rng.integers(*span, endpoint=True)) if is_beyond else 8 for other in base.sizes}
         more = int(rng.integers(most, most * (2 if most > _WIDE else 4), endpoint=True))
         many = int(rng.integers(_MANY, _MANY + _MANY // 8, endpoint=True))
-        size = {_Way.MOST: most, _Way.POWER: power, _Way.MORE: more, _Way.MANY: many}[way]
-        group.append(settle_sizes(op, base, small | {name: max(size, 1)}))
+        size = {_Way.POWER: 1 << (most.bit_length() - 1), _Way.MORE: more, _Way.MANY: many}[way]
+        problem = _enlarge(op, base, name, size, small)
+        if way is _Way.MANY and problem is not None and op.cost(problem).bytes_moved > MOST_MANY_BYTES:
+            problem = _enlarge(op, base, name, size, dict.fromkeys(small, 1))
+        group.append(problem)
     found = [p for p in group if p is not None]
-    return sorted(found, key=lambda p: -sum(t.present(p) for t in op.outputs)) if beside else found
+    return sorted(found, key=lambda p: -sum(t.present(p) for t in op.outputs)) if is_beyond else found
 
 
 def _draw_distant(op: Op, rng: np.random.Generator) -> list[Problem]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from harness.spec.dtypes import find_dtype
+from harness.verify import compare as compare_module
 from harness.verify.compare import compare, find_mismatches, is_right
 
 FINITE = hnp.arrays(np.float64, hnp.array_shapes(max_dims=3, max_side=6), elements=st.floats(-1e30, 1e30))
@@ -44,6 +46,21 @@ def test_one_bad_element_is_found_at_its_index(expected: np.ndarray, data: st.Da
     assert result.first_bad_index == index
     assert result.max_error_ratio > 1
     assert f"first at {list(index)}" in result.describe("Y")
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    FINITE, st.sampled_from(["float16", "bfloat16", "float32", "int32"]), st.sampled_from([0.0, 1e-2, np.inf, np.nan, -1.0]), st.booleans()
+)
+def test_what_is_right_is_told_quickly_and_no_differently(expected: np.ndarray, dtype: str, bound: float, is_moved: bool) -> None:
+    with np.errstate(over="ignore", invalid="ignore"):
+        actual = (expected % 1000).astype(find_dtype(dtype))
+    wanted = actual.astype(np.float64) if is_moved else expected % 1000
+    for bounds in (np.full(wanted.shape, bound), np.maximum(np.abs(wanted), 1e-9) * bound, np.asarray(bound)):
+        with np.errstate(invalid="ignore"):
+            quick, slow = compare(actual, wanted, bounds), compare_module._compare_any(actual, wanted, bounds)
+        assert abs(quick.bias.mean - slow.bias.mean) < 1e-12
+        assert repr(replace(quick, bias=slow.bias)) == repr(slow), "of what is wrong, bounds may be NaN"
 
 
 @pytest.mark.parametrize(

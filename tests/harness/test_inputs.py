@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.spec import SpecError
-from harness.verify.inputs import DISTRIBUTIONS, draw, make_inputs
+from harness.verify.inputs import DISTRIBUTIONS, LAST_OF_ALL, REPEATED, draw, make_inputs
 from tests.harness.toy_op import make_toy
 
 
@@ -46,6 +46,15 @@ def test_shape_dtype_and_layout(shape: tuple[int, ...], dtype: str, distribution
     assert values.flags.c_contiguous
     if distribution != "nonfinite":
         assert np.isfinite(values).all()
+
+
+def test_many_values_repeat_and_a_search_ends_at_the_last_of_all() -> None:
+    values = sample(REPEATED, (3, 65521), "float16")
+    assert np.array_equal(values[0], values[2]) and abs(float(values.astype(np.float32).std()) - 1) < 0.1
+    for shape in ((1 << 17, 1), (1, 1 << 17), (3, 5), (1,)):
+        for dtype in ("float16", "bfloat16", "float32"):
+            found = sample(LAST_OF_ALL, shape, dtype).astype(np.float64).reshape(-1)
+            assert np.argmax(found) == found.size - 1 and np.count_nonzero(found == found.max()) == 1
 
 
 def test_distributions_are_what_they_say() -> None:

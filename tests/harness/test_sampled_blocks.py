@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -16,7 +16,15 @@ from device.interface import Graph, KernelNode
 from device.observer import Report
 from harness.discover import find_op
 from harness.spec import Problem
-from harness.verify.feasibility import NotJudgedError, count_warps, is_affordable, require_few_bytes, require_few_warps
+from harness.verify.feasibility import (
+    NotJudgedError,
+    count_warps,
+    is_affordable,
+    require_few_bytes,
+    require_few_filled,
+    require_few_warps,
+    take_part,
+)
 from harness.verify.findings import FaultKind, Tally
 from harness.verify.places import list_restrictions
 from harness.verify.sampling import SampledRun
@@ -134,6 +142,59 @@ def test_few_blocks_that_would_reach_the_limit_are_not_started() -> None:
     require_few_bytes(OP, Problem({"rows": 8, "columns": 131072}))
     with pytest.raises(NotJudgedError, match="move 1074 MB, too many to run here"):
         require_few_bytes(OP, Problem({"rows": 1024, "columns": 131072}))
+
+
+def test_a_launch_that_fills_a_large_tensor_first_is_not_made() -> None:
+    require_few_filled(cast(Graph, SimpleNamespace(filled_bytes=1 << 27)))
+    with pytest.raises(NotJudgedError, match="it fills 1074 MB of memory first"):
+        require_few_filled(cast(Graph, SimpleNamespace(filled_bytes=1 << 30)))
+
+
+def test_a_part_of_a_problem_is_one_of_its_largest_size() -> None:
+    server: Any = SimpleNamespace(supports=lambda **arguments: "" if arguments["x"].shape[0] == 2 else "not so many rows")
+    part = take_part(OP, Problem({"rows": 2, "columns": 1 << 24}, padding={"x": 8}), server, 16)
+    assert part is not None and part.sizes == {"rows": 2, "columns": 1 << 20} and part.padding == {"x": 8}
+    assert take_part(OP, Problem({"rows": 2, "columns": 1 << 16}), server, 16) is None, "most of its work may be what any launch does"
+    assert take_part(OP, Problem({"rows": 3, "columns": 1 << 24}), server, 16) is None
+
+
+def judge_whole(monkeypatch: pytest.MonkeyPatch, refusal: str, rows: int = 1024) -> list[str]:
+    """Return what is judged of a problem that is to be run whole, where that is refused for a reason."""
+    done = []
+
+    def judge(self: SampledRun, *limits: int) -> None:
+        done.append("whole")
+        if refusal:
+            raise NotJudgedError(refusal)
+
+    monkeypatch.setattr(SampledRun, "_judge_whole", judge)
+    monkeypatch.setattr(SampledRun, "_judge_part", lambda self: done.append("part") or {"y"})
+    run = replace(make_run(Observer()), problem=Problem({"rows": rows, "columns": 512}), whole=True)
+    run.device.properties = SimpleNamespace(memory_bytes=1 << 40)  # type: ignore[misc]
+    run.run()
+    return done
+
+
+def test_what_is_run_whole_is_judged_in_part_only_if_it_cannot_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert judge_whole(monkeypatch, "") == ["whole"]
+    assert judge_whole(monkeypatch, "too many warps") == ["whole", "part"]
+    assert judge_whole(monkeypatch, "", rows=1 << 14) == ["part"]
+
+
+def test_a_long_launch_is_told_by_a_part_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = []
+
+    def launch_part(self: SampledRun, case: Any, limit: int, *, sample: bool) -> None:
+        limits.append((self.problem.sizes["columns"], limit, sample))
+        raise NotJudgedError("its blocks take more than 3 million warp instructions")
+
+    monkeypatch.setattr(SampledRun, "_open_case", lambda self: nullcontext())
+    monkeypatch.setattr(SampledRun, "_launch", launch_part)
+    server: Any = SimpleNamespace(supports=lambda **arguments: "")
+    run = replace(make_run(Observer()), problem=Problem({"rows": 1, "columns": 1 << 24}), launchable=server)
+    with pytest.raises(NotJudgedError, match="a 16th of it: its blocks take more than 3 million warp instructions"):
+        run._judge_whole(16_000_000)
+    assert limits == [(1 << 20, 2_000_000, False)]
 
 
 def test_where_a_place_needs_most_of_the_inputs_a_whole_launch_is_not_judged() -> None:

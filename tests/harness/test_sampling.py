@@ -149,6 +149,14 @@ def test_places_of_an_axis_of_billions_are_chosen_without_an_array_of_it() -> No
     assert (np.diff(places) > 0).all() and np.diff(places).max() < length // 2
 
 
+def test_places_are_fewer_where_each_needs_many_rows_of_the_inputs() -> None:
+    sizes = {"a": 8, "b": 8, "c": 224, "d": 8, "yb": 8, "yc": 224, "yd": 8, "yn": 8} | {f"n{i}": 8 for i in range(8)}
+    restriction = find_restriction(OPS["strided_copy"], Problem(sizes, {"dtype": "float16"}))
+    ((axis, places),) = restriction.choose_places({}).items()
+    assert len(places) == 16 and restriction.find_work({axis: places})[1] == 16 * 8**3
+    assert restriction.find_obstacle({axis: np.arange(224)}, 2**16) == "a single place needs 114688 rows of the inputs"
+
+
 def test_single_values_are_no_places() -> None:
     """A counter beside long arrays: sampled blocks write it somewhere in between, and it says nothing of where the arrays are judged."""
     op = find_op("optimizer").op

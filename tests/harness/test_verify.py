@@ -388,8 +388,8 @@ def test_a_kernel_that_knows_how_often_it_was_launched_is_refused(kernel: str) -
     assert right.ok and right.problems[2].num_launches > 900
 
 
-def test_launches_by_the_thousand_are_fewer_where_each_has_many_warps() -> None:
-    assert [limit_launches(4096, warps) for warps in (1, 6, 8, 16, 32, 2048)] == [4096, 4096, 3072, 1536, 768, 256]
+def test_launches_by_the_thousand_are_fewer_where_each_has_many_instructions() -> None:
+    assert [limit_launches(3072, count) for count in (0, 72, 1300, 4000, 13_250, 270_000)] == [3072, 3072, 3072, 1000, 301, 64]
     assert limit_launches(900, 1) == 900
 
 
