@@ -103,14 +103,12 @@ HALF_SMALL = (
     _problem("bench", 128, 128, 256, "gelu_tanh"),
     _problem("bench", 218, 600, 64, "gelu_tanh", "float16 nk"),
     _problem("bench", 83, 152, 1000, outputs="dw"),
-    _problem("bench", 150, 90, 278, outputs="dw"),
 )
 FP32_SMALL = (
     _problem("bench", 301, 33, 146, "relu", "float32 nk"),
     _problem("bench", 47, 472, 88, "relu", "float32 nk"),
     _problem("bench", 218, 600, 64, "gelu_tanh", "float32 nk"),
     _problem("bench", 83, 152, 1000, "none", "float32 nk", outputs="dw"),
-    _problem("bench", 150, 90, 278, "none", "float32 nk", outputs="dw"),
 )
 
 PROBLEMS = (
