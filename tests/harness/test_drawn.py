@@ -117,7 +117,7 @@ def test_a_library_may_be_allowed_a_larger_error_which_the_kernels_may_not() -> 
     assert DrawnRow.read(json.loads(json.dumps(row.to_json()))) == row
 
 
-@pytest.mark.parametrize(("share", "most"), [(1.0, 6), (0.0, 1)])
+@pytest.mark.parametrize(("share", "most"), [(1.0, 8), (0.0, 1)])
 def test_as_many_problems_wait_as_the_hosts_memory_holds(share: float, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[Problem] = []
     monkeypatch.setattr("harness.compare.drawn.timing._MEMORY_SHARE", share)
