@@ -1,4 +1,4 @@
-// Accesses to another block's shared memory within a cluster (sm_90).
+// Reads of another block's shared memory within a cluster (sm_90).
 #pragma once
 
 #include <cstdint>

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "common/elements.cuh"
+#include "common/rows.cuh"
 
 namespace aicf::embedding_backward {
 
@@ -76,16 +77,12 @@ template <class Element, int kGroup>
 __device__ __forceinline__ void store_piece(Element* row, int rank, int width, const Pack<Element>& pack, Accesses accesses) {
     constexpr int kElems = kPackElems<Element>;
     if (accesses.loads != 0) return store_pack_part(row + rank * kElems, pack, width - rank * kElems, accesses.stores_packs);
-#pragma unroll
-    for (int i = 0; i < kElems; ++i) {
-        if (rank + i * kGroup < width) row[rank + i * kGroup] = from_float<Element>(pack.values[i]);
-    }
+    RowSpan<Element, kGroup, kElems>{width, rank, false}.store(row, 0, pack);
 }
 
 template <class Element, int kGroup>
 __device__ __forceinline__ void store_zeros(Element* row, int rank, int width, Accesses accesses) {
-    accesses.loads = accesses.stores_packs ? 16 : 0;
-    store_piece<Element, kGroup>(row, rank, width, {}, accesses);
+    RowSpan<Element, kGroup, kPackElems<Element>>{width, rank, accesses.stores_packs}.store(row, 0, {});
 }
 
 }  // namespace aicf::embedding_backward

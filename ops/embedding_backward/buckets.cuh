@@ -15,7 +15,7 @@
 
 namespace aicf::embedding_backward {
 
-inline constexpr int kBucketThreads = 256, kMostBuckets = 1023;  // one less than threads count
+inline constexpr int kBucketThreads = kSortThreads, kMostBuckets = 1023;  // with the end of the last, four for each thread
 inline constexpr int kBucketChunk = kBucketThreads * kLookAhead;  // indices of a block
 
 // begins[b, c] is where chunk c has the keys of bucket b, from its own first on, up to those of the next bucket.
@@ -32,10 +32,8 @@ __global__ void __launch_bounds__(kBucketThreads)
     fill_buckets(const EmbeddingBackwardParams p, const Buckets buckets, const bool has_aligned_indices) {
     constexpr int kOwn = kMostBuckets / kBucketThreads + 1;  // buckets of a thread, next to each other
     __shared__ int counts[kOwn * kBucketThreads], totals[kBucketThreads / kWarpSize];
-    const int rank = static_cast<int>(threadIdx.x), warp = rank / kWarpSize;
-#pragma unroll
-    for (int i = 0; i < kOwn; ++i) counts[i * kBucketThreads + rank] = 0;
-    __syncthreads();
+    const int rank = static_cast<int>(threadIdx.x);
+    clear(counts, kOwn * kBucketThreads);
     allow_successor();
     const Look<Index, kBucketThreads> look(p, static_cast<std::int32_t>(blockIdx.x) * kBucketChunk, has_aligned_indices, true);
     int bucket[kLookAhead], place[kLookAhead];
@@ -53,11 +51,7 @@ __global__ void __launch_bounds__(kBucketThreads)
         own[i] = sum;
         sum += counts[rank * kOwn + i];
     }
-    int begin = scan_warp(sum) - sum;
-    if (rank % kWarpSize == kWarpSize - 1) totals[warp] = begin + sum;
-    __syncthreads();
-#pragma unroll
-    for (int other = 0; other < kBucketThreads / kWarpSize; ++other) begin += other < warp ? totals[other] : 0;
+    const int begin = scan_block(sum, totals) - sum;
 #pragma unroll
     for (int i = 0; i < kOwn; ++i) {
         const int b = rank * kOwn + i;
