@@ -16,6 +16,7 @@ from harness.spec import (
     Constraint,
     Cost,
     Count,
+    Facts,
     Indices,
     Kernel,
     OneOf,
@@ -268,18 +269,29 @@ KERNELS = (
 )
 
 
-# Up to so many rows, and from so many classes on, a row has a block to itself: two blocks for each multiprocessor of a large GPU.
-_FEW_ROWS, _LEAST_CLASSES = 264, 257
-_BLOCK_OF_ITS_OWN = {"threads": 256, "rows": 1, "elems": 16}
-_MOST_CLASSES = _BLOCK_OF_ITS_OWN["threads"] * _BLOCK_OF_ITS_OWN["elems"]
+# Few rows, two for each multiprocessor of a large GPU, have a block each. Else rows of one variant's registers each, and beyond.
+_BLOCK_EACH = KERNELS[2].variants[-1]
+_LIMITS = {"to_16": 16, "to_64": 64, "few_classes": 256, "to_1024": 1024, "to_4096": 4096, "middle": 16384}
+_REGION = Axis(
+    "region",
+    {
+        "few_rows": (
+            Count({"rows": 1}, max=264),
+            Count({"classes": 1}, _LIMITS["few_classes"] + 1, _BLOCK_EACH["threads"] * _BLOCK_EACH["elems"]),
+            OneOf("with_dbias", (False,)),
+        ),
+        **{name: (Count({"classes": 1}, max=limit),) for name, limit in _LIMITS.items()},
+        "vocabulary": (),
+    },
+)
 
 
 def choose(problem: Problem) -> Choice:
     """Return the variant that keeps a row in the registers of as few threads as hold it, or reads long rows again."""
-    rows, classes = problem.sizes["rows"], problem.sizes["classes"]
+    classes = problem.sizes["classes"]
     registers = KERNELS[2]
-    if rows <= _FEW_ROWS and _LEAST_CLASSES <= classes <= _MOST_CLASSES and not problem.attributes.get("with_dbias", False):
-        return Choice(registers.bind(_BLOCK_OF_ITS_OWN), "few rows: the registers of a block each")
+    if _REGION.find_class(Facts(problem.sizes, {"with_dbias": _has_dbias(problem)})) == "few_rows":
+        return Choice(registers.bind(_BLOCK_EACH), "few rows: the registers of a block each")
     for bound in registers.variants:
         if classes <= bound["threads"] * bound["elems"]:
             return Choice(registers.bind(bound), f"the registers of {bound['threads']} threads hold a row")
@@ -343,18 +355,6 @@ PROBLEMS = (
     _problem("bench", 1024, 4000, "bfloat16", with_dbias=True),
 )
 
-# Rows of one variant's registers each, and beyond.
-_LIMITS = {"to_16": 16, "to_64": 64, "few_classes": _LEAST_CLASSES - 1, "to_1024": 1024, "to_4096": 4096, "middle": 16384}
-_REGIONS = {
-    "few_rows": (
-        Count({"rows": 1}, max=_FEW_ROWS),
-        Count({"classes": 1}, _LEAST_CLASSES, _MOST_CLASSES),
-        OneOf("with_dbias", (False,)),
-    ),
-    **{name: (Count({"classes": 1}, max=limit),) for name, limit in _LIMITS.items()},
-    "vocabulary": (),
-}
-
 OP = Op(
     name="cross_entropy",
     summary="cross-entropy of logits and class indices, with its gradient",
@@ -403,6 +403,6 @@ OP = Op(
     choose=choose,
     axes=(
         Axis("epilogue", {"dbias": (OneOf("with_dbias", (True,)),), "any": ()}),
-        Axis("region", _REGIONS),
+        _REGION,
     ),
 )
