@@ -73,7 +73,7 @@ class RuntimeGraph(Graph):
             nodes = _list_nodes(cudart, captured)
             self.num_nodes = len(nodes)
             self.kernel_nodes = tuple(_read_kernel_nodes(cudart, nodes))
-            self.filled_bytes = sum(_read_filled_bytes(cudart, node) for node in nodes)
+            self.filled_bytes = sum(_read_filled_bytes(cudart, node) for node, kind in nodes if kind == api.NODE_TYPE_MEMSET)
             self.handle = cudart.create_handle("cudaGraphInstantiate", captured, 0)
         finally:
             cudart.call_quietly("cudaGraphDestroy", captured)
@@ -217,36 +217,35 @@ def _destroy_with(owner: object, cudart: Cudart, name: str, handle: int) -> None
     finalizer.atexit = False  # the process gives everything back; the runtime may be gone by then
 
 
-def _list_nodes(cudart: Cudart, graph: int) -> list[int]:
+def _list_nodes(cudart: Cudart, graph: int) -> list[tuple[int, int]]:
+    """Return a graph's nodes, each with its type."""
     count = ctypes.c_size_t()
     cudart.call("cudaGraphGetNodes", graph, None, ctypes.byref(count))
     nodes = (ctypes.c_void_p * count.value)()
     if count.value:
         cudart.call("cudaGraphGetNodes", graph, nodes, ctypes.byref(count))
-    return [node or 0 for node in nodes]
+    kind, listed = ctypes.c_int(), []
+    for node in nodes:
+        cudart.call("cudaGraphNodeGetType", node, ctypes.byref(kind))
+        listed.append((node or 0, kind.value))
+    return listed
 
 
 def _read_filled_bytes(cudart: Cudart, node: int) -> int:
-    """Return what a memset writes, 0 for other nodes."""
-    kind = ctypes.c_int()
-    cudart.call("cudaGraphNodeGetType", node, ctypes.byref(kind))
-    if kind.value != api.NODE_TYPE_MEMSET:
-        return 0
+    """Return what a memset writes."""
     params = api.MemsetParams()
     cudart.call("cudaGraphMemsetNodeGetParams", node, ctypes.byref(params))
     return int(params.element_bytes * params.width * params.height)
 
 
-def _read_kernel_nodes(cudart: Cudart, nodes: Sequence[int]) -> Iterator[KernelNode]:
+def _read_kernel_nodes(cudart: Cudart, nodes: Sequence[tuple[int, int]]) -> Iterator[KernelNode]:
     """Yield the kernel launches among ``nodes``, those of child graphs included."""
-    for node in nodes:
-        kind = ctypes.c_int()
-        cudart.call("cudaGraphNodeGetType", node, ctypes.byref(kind))
-        if kind.value == api.NODE_TYPE_CHILD_GRAPH:
+    for node, kind in nodes:
+        if kind == api.NODE_TYPE_CHILD_GRAPH:
             child = ctypes.c_void_p()
             cudart.call("cudaGraphChildGraphNodeGetGraph", node, ctypes.byref(child))
             yield from _read_kernel_nodes(cudart, _list_nodes(cudart, child.value or 0))
-        elif kind.value == api.NODE_TYPE_KERNEL:
+        elif kind == api.NODE_TYPE_KERNEL:
             params = api.KernelNodeParams()
             try:
                 cudart.call("cudaGraphKernelNodeGetParams", node, ctypes.byref(params))
