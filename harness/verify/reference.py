@@ -186,16 +186,16 @@ def compute_expected(
 def _thin_out(op: Op, problem: Problem, sampling: Sampling, part: Part) -> tuple[Part, ...]:
     """Return places of the outputs that have an axis, a part each, and the others whole."""
     rest, parts = dict(part.outputs), []
-    for name, values in part.outputs.items():
-        found = ((axis, sampling.locate(name, axis, problem)) for axis in sampling.axes)
-        axis, of_output = next(((axis, place) for axis, place in found if place is not None), (0, None))
-        if of_output is None or not values.shape:
-            continue
-        places = choose_places(op, problem, axis, values.shape[of_output])
-        cut = Part({}, {}, axis=axis, places=places, axes={name: of_output})
-        bound = np.broadcast_to(part.bounds[name], values.shape)
-        parts.append(replace(cut, outputs={name: cut.take(name, values)}, bounds={name: cut.take(name, bound)}))
-        del rest[name]
+    for axis in sampling.axes:
+        for name, values in list(rest.items()):
+            of_output = sampling.locate(name, axis, problem)
+            if of_output is None or not values.shape:
+                continue
+            places = choose_places(op, problem, axis, values.shape[of_output])
+            cut = Part({}, {}, axis=axis, places=places, axes={name: of_output})
+            bound = np.broadcast_to(part.bounds[name], values.shape)
+            parts.append(replace(cut, outputs={name: cut.take(name, values)}, bounds={name: cut.take(name, bound)}))
+            del rest[name]
     return (*parts, Part(rest, {name: part.bounds[name] for name in rest}))
 
 
