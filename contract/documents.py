@@ -12,6 +12,8 @@ from typing import Any
 
 # Half of a character beyond U+FFFF, which no text can hold alone.
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+# Lists and objects inside each other. Python's own limit differs from version to version, and readers that walk a value recurse.
+MAX_DEPTH = 200
 
 
 class DocumentError(ValueError):
@@ -29,13 +31,24 @@ def parse_json(content: str | bytes, *, strict: bool = True) -> Any:
         value = json.loads(text, object_pairs_hook=_make_object, **rules)
         if _SURROGATE.search(text):
             json.dumps(value, ensure_ascii=False).encode()
+        if text.count("[") + text.count("{") > MAX_DEPTH and _is_deep(value):
+            raise RecursionError
     except RecursionError:
-        raise DocumentError("is nested too deeply") from None
+        raise DocumentError(f"is nested too deeply, in more than {MAX_DEPTH} levels") from None
     except UnicodeError:
         raise DocumentError("is not UTF-8") from None
     except ValueError as error:
         raise DocumentError(f"is not JSON: {error}") from None
     return value
+
+
+def _is_deep(value: Any) -> bool:
+    """Say whether lists and objects lie more than MAX_DEPTH deep in each other; walks level by level, not into them one by one."""
+    level: list[Any] = [[value]]
+    for _ in range(MAX_DEPTH + 1):
+        within = (box.values() if isinstance(box, dict) else box for box in level)
+        level = [each for values in within for each in values if isinstance(each, (dict, list))]
+    return bool(level)
 
 
 def _make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -83,3 +83,10 @@ def test_a_broken_document_says_of_what_kind(tmp_path: Any) -> None:
 def test_a_key_given_twice_is_no_document() -> None:
     with pytest.raises(DocumentError, match="'a' is given twice"):
         parse_json('{"a": 1, "a": 2}')
+
+
+@pytest.mark.parametrize("content", ["[" * 201 + "]" * 201, '{"a": [' * 101 + "1" + "]}" * 101])
+def test_what_is_nested_beyond_the_limit_is_refused_by_every_python(content: str) -> None:
+    with pytest.raises(DocumentError, match="is nested too deeply, in more than 200 levels"):
+        parse_json(content)
+    assert parse_json("[" * 200 + "]" * 200) and parse_json("[[1, 2], " * 150 + "{}" + "]" * 150)
