@@ -185,7 +185,7 @@ def time_all(
     for is_last in (False, True):
         timed = time_problem(session.device, timer, op, problem, entries, session.target, modes, expected, **options)
         found = {t.name: t for t in timed}
-        if is_last or all(t.cold is not None or t.status == "unsupported" for t in found.values()):
+        if is_last or all(t.cold is not None or t.status in ("unsupported", "too slow") for t in found.values()):
             break
     return found
 

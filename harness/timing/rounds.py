@@ -26,8 +26,8 @@ from harness.verify.reference import Expected, compute_expected
 
 # Uniform in [-1, 1]. Zeros and small integers switch fewer bits, draw less power and run faster.
 TIMING_DISTRIBUTION = "uniform"
-# In a race: one whose first launch takes as many times as long as the fastest so far, and longer than loading its code might, is not timed.
-_HOPELESS, _LOADING_US = 20.0, 20_000.0
+# In a race: one whose launch takes as many times as long as the fastest so far, and longer than rounds with it may take, is not timed.
+_HOPELESS, _ROUND_US = 20.0, 2000.0
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def time_problem(
 
     Cold launches of short ones take ``num_places`` places in memory in turn. ``expected`` is what :func:`expect_timed` would compute,
     where it is known already; ``with_errors`` finds out how far from it each output is. Who is slower than ``give_up_beyond`` times the
-    fastest gets the few samples that show it, and whose first launch takes longer by far is not timed (``too slow``).
+    fastest gets the few samples that show it, and whose launch takes longer by far is not timed (``too slow``).
 
     The float64 reference is computed once; a variant whose output is wrong after it was timed, or whose time is below the roofline
     floor, is ``failed``, and so is one whose launch fails; raises :class:`DeviceError` when the device was lost with it.
@@ -133,9 +133,9 @@ def _prepare_entries(timer: Timer, case: Placements, entries: Sequence[_Entry], 
     for entry in serving:
         with _own_failure(case, entry):
             launch = entry.launches[Mode.COLD]
-            if math.isfinite(fastest_us) and (first_us := timer.time_once(launch)) > max(_HOPELESS * fastest_us, _LOADING_US):
+            if is_race and (once_us := timer.time_once(launch)) > max(_HOPELESS * fastest_us, _ROUND_US):
                 entry.status = "too slow"
-                entry.reason = f"its first launch took {first_us:.0f} us, where the fastest so far takes {fastest_us:.0f}: not timed"
+                entry.reason = f"a launch took {once_us:.0f} us, where the fastest so far takes {fastest_us:.0f}: not timed"
                 continue
             entry.subjects[Mode.COLD] = timer.prepare(launch, Mode.COLD, _name_range(case, entry, Mode.COLD))
             if is_race:

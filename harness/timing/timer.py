@@ -99,8 +99,14 @@ class Timer:
         return replace(subject, range_name=range_name)
 
     def time_once(self, launch: Launch) -> float:
-        """Return the microseconds of one cold launch, its first perhaps: enough to see who takes very long."""
-        return float(self.run_batch([Subject(Mode.COLD, self._evict, launch, 1, "events", 0.0, 0.0)]).times_us[0])
+        """Return the microseconds of one cold launch, behind one that is not timed: enough to see who takes very long.
+
+        The first loads the launch's code, which waits until the device is idle: on a held stream, until the hold reaches its limit.
+        """
+        with self._turn.hold():
+            launch(self._stream)
+            self._stream.synchronize()
+            return float(self.run_batch([Subject(Mode.COLD, self._evict, launch, 1, "events", 0.0, 0.0)]).times_us[0])
 
     def _prepare(self, launch: Launch, mode: Mode) -> Subject:
         if mode is Mode.COLD and not self.policy.num_host_launches:

@@ -68,15 +68,15 @@ __global__ void __launch_bounds__(kBucketThreads)
     }
 }
 
-// Picks up a bucket's keys, of all chunks; they lie in no order.
+// Picks up a bucket's keys of chunks `begin_chunk` to `end_chunk`; they lie in no order.
 template <int kThreads>
-__device__ __forceinline__ void take_bucket(const Kept& kept, const Buckets& buckets, std::int64_t bucket) {
+__device__ __forceinline__ void take_bucket(const Kept& kept, const Buckets& buckets, std::int64_t bucket, int begin_chunk, int end_chunk) {
     constexpr int kTeam = 8;  // threads that take a chunk's part
     const int rank = static_cast<int>(threadIdx.x), in_team = rank % kTeam;
     const std::int32_t *const begins = buckets.begins + bucket * buckets.chunks, *const ends = begins + buckets.chunks;
-    for (int first = 0; first < buckets.chunks; first += kThreads / kTeam) {
+    for (int first = begin_chunk; first < end_chunk; first += kThreads / kTeam) {
         const int chunk = first + rank / kTeam;
-        const bool is_there = chunk < buckets.chunks;
+        const bool is_there = chunk < end_chunk;
         const int begin = is_there ? begins[chunk] : 0, num_keys = is_there ? ends[chunk] - begin : 0;
         int at = 0;
         if (in_team == 0 && num_keys > 0) at = atomicAdd(kept.count, num_keys);

@@ -9,6 +9,8 @@
 // | direct        | few indices: a block picks out those that point to its rows of the table (direct.cuh)             |
 // | tiles         | a block per tile of the table looks through all indices and sorts its own (tiles.cuh)             |
 // | buckets       | the same by keys that a launch ahead has put in order of tiles (buckets.cuh)                      |
+// | integers      | narrow rows: a block per tile, as in tiles, with sums that need no order (integers.cuh)           |
+// | bucket_integers | the same by keys as in buckets                                                                  |
 //
 // A row that many indices point to would keep one group busy while all others are done. So the sorted places are cut into chunks at fixed
 // borders, and a chunk that lies within one segment is added up ahead, by a group of its own; the row's group then takes the chunk's sum.
@@ -18,6 +20,7 @@
 #include "common/indices.cuh"
 #include "common/rows.cuh"
 #include "embedding_backward/direct.cuh"
+#include "embedding_backward/integers.cuh"
 #include "embedding_backward/params.h"
 #include "embedding_backward/sort.cuh"
 #include "embedding_backward/tables.cuh"

@@ -205,27 +205,70 @@ template <class Element, class Index>
 struct buckets {
     using Tiles = tiles<Element, Index>;
 
-    // Keys first, which are on a 16-byte boundary.
-    static Buckets lay_out(const Params& p, const TileShare& share, void* memory) {
+    // By rows of the table that a bucket has. Keys first, which are on a 16-byte boundary.
+    static Buckets lay_out(const Params& p, std::int64_t rows, void* memory) {
         const std::int64_t chunks = divide_up(p.count, kBucketChunk);
         auto* const keys = static_cast<std::uint32_t*>(memory);
         auto* const begins = reinterpret_cast<std::int32_t*>(keys + chunks * kBucketChunk);
-        return {keys, begins, static_cast<int>(divide_up(p.vocabulary, share.rows)), static_cast<int>(chunks), make_divisor(share.rows)};
+        return {keys, begins, static_cast<int>(divide_up(p.vocabulary, rows)), static_cast<int>(chunks), make_divisor(rows)};
     }
 
-    static std::size_t count_bytes(const Params& p) {
-        const Buckets buckets = lay_out(p, Tiles::share_out(p, kMostBuckets), nullptr);
+    static std::size_t count_bytes(const Buckets& buckets) {
         return sizeof(std::int32_t) * static_cast<std::size_t>(buckets.chunks) *
                static_cast<std::size_t>(kBucketChunk + buckets.num_buckets + 1);
     }
 
+    static std::size_t count_bytes(const Params& p) { return count_bytes(lay_out(p, Tiles::share_out(p, kMostBuckets).rows, nullptr)); }
+
     static AicfStatus launch(const Params& p, void* memory, cudaStream_t stream) {
         const TileShare share = Tiles::share_out(p, kMostBuckets);
-        const Buckets buckets = lay_out(p, share, memory);
+        const Buckets buckets = lay_out(p, share.rows, memory);
         AICF_RETURN_IF_NOT_OK(
             launch_kernel(fill_buckets<Index>, buckets.chunks, kBucketThreads, 0, stream, p, buckets, share.has_aligned_indices));
         return launch_early(backward_tiles<Element, Index, kThreads, kRows, true>, buckets.num_buckets * share.column_tiles,
                             kThreads * kRows, Tiles::kBytes, 1, stream, p, share, buckets);
+    }
+};
+
+template <class Element, class Index>
+struct integers {
+    // Enough tiles for all multiprocessors, of sums that shared memory holds.
+    static IntegerShare share_out(const Params& p) {
+        const std::int64_t wanted = std::max<std::int64_t>(kTunables.blocks, divide_up(p.vocabulary * p.width, kMostIntegers));
+        const std::int64_t least = divide_up(p.vocabulary, kMostTileRows);
+        const std::int64_t tiles = std::min({std::max(wanted, least), p.vocabulary, std::int64_t{kMostBuckets}});
+        return {divide_up(p.vocabulary, tiles), make_divisor(p.width), reinterpret_cast<std::uintptr_t>(p.indices) % 16 == 0};
+    }
+
+    static std::size_t count_bytes(const Params&) { return 0; }
+
+    static int count_shared_bytes(const Params& p, const IntegerShare& share) {
+        return kMostKept * static_cast<int>(sizeof(std::uint32_t)) + static_cast<int>(share.rows * p.width) * kIntegerBytes;
+    }
+
+    static AicfStatus launch(const Params& p, void*, cudaStream_t stream) {
+        const IntegerShare share = share_out(p);
+        return launch_kernel(backward_integers<Element, Index, kThreads, false>, divide_up(p.vocabulary, share.rows), kThreads,
+                             count_shared_bytes(p, share), stream, p, share, Buckets{});
+    }
+};
+
+template <class Element, class Index>
+struct bucket_integers {
+    using Integers = integers<Element, Index>;
+    using Bucketed = buckets<Element, Index>;
+
+    static std::size_t count_bytes(const Params& p) {
+        return Bucketed::count_bytes(Bucketed::lay_out(p, Integers::share_out(p).rows, nullptr));
+    }
+
+    static AicfStatus launch(const Params& p, void* memory, cudaStream_t stream) {
+        const IntegerShare share = Integers::share_out(p);
+        const Buckets buckets = Bucketed::lay_out(p, share.rows, memory);
+        AICF_RETURN_IF_NOT_OK(
+            launch_kernel(fill_buckets<Index>, buckets.chunks, kBucketThreads, 0, stream, p, buckets, share.has_aligned_indices));
+        return launch_early(backward_integers<Element, Index, kThreads, true>, buckets.num_buckets, kThreads,
+                            Integers::count_shared_bytes(p, share), 1, stream, p, share, buckets);
     }
 };
 

@@ -130,6 +130,8 @@ ONE_ROW_BEYOND_WARP = Constraint(
 TILE_BLOCK_FITS = Constraint(
     "tile_block_fits", "threads * rows must be from 256 to 1024", lambda t: 256 <= t["threads"] * t["rows"] <= 1024
 )
+INTEGER_THREADS = Tunable("threads", (256, 512, 1024), "threads of a block")
+INTEGER_BLOCKS = Tunable("blocks", (132, 264, 528), "tiles of the table, at least, where it has so many rows")
 # Places and keys are counted in 32 bits, of which a last block may go beyond what there is.
 _MOST = 2**31 - 2**16
 
@@ -138,6 +140,8 @@ _MOST = 2**31 - 2**16
 _TABLE_ROWS = {512: 48, 256: 96, 128: 192}
 _MOST_DIRECT = 2048
 _MOST_ROWS = 1023 * 4096  # of as many buckets
+_MOST_INTEGER_WIDTH = 64
+_MOST_SUMS = 1023 * (8192 - _MOST_INTEGER_WIDTH)  # a bucket's rows are whole
 
 
 def _serve() -> tuple[Count, ...]:
@@ -147,6 +151,11 @@ def _serve() -> tuple[Count, ...]:
 def _serve_keys() -> tuple[Count, ...]:
     """Return what keys of 32 bits allow, which hold a place in 20 bits."""
     return (Count({"count": 1}, max=2**20), Count({"vocabulary": 1}, max=_MOST), Count({"width": 1}, max=2**30))
+
+
+def _serve_integers() -> tuple[Count, ...]:
+    most_sums = Count({"vocabulary": 1, "width": 1}, max=_MOST_SUMS)
+    return (*_serve_keys(), Count({"vocabulary": 1}, max=_MOST_ROWS), Count({"width": 1}, max=_MOST_INTEGER_WIDTH), most_sums)
 
 
 KERNELS = (
@@ -220,6 +229,22 @@ KERNELS = (
         ),
         max_spill_bytes=592,  # as in tiles
         domain=lambda t: (*_serve_keys(), Count({"vocabulary": 1}, max=_MOST_ROWS)),
+    ),
+    Kernel(
+        "integers",
+        "tiles of narrow rows, summed up in shared memory as integers, which need no order",
+        (INTEGER_THREADS, INTEGER_BLOCKS),
+        (),
+        ({"threads": 512, "blocks": 264},),
+        domain=lambda t: _serve_integers(),
+    ),
+    Kernel(
+        "bucket_integers",
+        "the same, whose keys a launch ahead has put in order of tiles",
+        (INTEGER_THREADS, INTEGER_BLOCKS),
+        (),
+        ({"threads": 512, "blocks": 264}, {"threads": 256, "blocks": 528}),
+        domain=lambda t: _serve_integers(),
     ),
 )
 
