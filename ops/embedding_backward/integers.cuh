@@ -25,7 +25,6 @@ inline constexpr int kIntegerBytes = 12;
 struct IntegerShare {
     std::int64_t rows;
     Divisor width;
-    bool has_aligned_indices;
 };
 
 // A tile's sums, each in two words, and the largest exponent among the terms of each.
@@ -82,20 +81,18 @@ struct Integers {
     }
 };
 
-// A block per tile of rows. With kFromBuckets keys are picked up, launched with launch_early() behind fill_buckets(); without, the block
-// looks through all indices.
-template <class Element, class Index, int kThreads, bool kFromBuckets>
+// A block per bucket of rows; launch it with launch_early() behind fill_buckets().
+template <class Element, int kThreads>
 __global__ void __launch_bounds__(kThreads)
     backward_integers(const EmbeddingBackwardParams p, const IntegerShare share, const Buckets buckets) {
     constexpr int kHeld = 8;  // terms of a thread that stay in registers between the passes
-    constexpr int kSlab =
-        kFromBuckets ? kMostKept / kBucketChunk : kMostKept / (kThreads * kLookAhead);  // chunks, or looks, that always fit
+    constexpr int kSlab = kMostKept / kBucketChunk;  // chunks whose keys always fit
     extern __shared__ __align__(16) std::uint32_t keys[];  // [kMostKept], and behind them the integers
     __shared__ int count;
     const int rank = static_cast<int>(threadIdx.x), width = static_cast<int>(p.width);
     const std::int64_t first = blockIdx.x * share.rows;
-    const int num_rows = static_cast<int>(first + share.rows < p.vocabulary ? share.rows : p.vocabulary - first),
-              num_sums = num_rows * width;
+    const int num_rows = static_cast<int>(first + share.rows < p.vocabulary ? share.rows : p.vocabulary - first);
+    const int num_sums = num_rows * width;
     auto* const low = keys + kMostKept;
     auto* const high = reinterpret_cast<int*>(low + num_sums);
     const Integers integers = {low, high, high + num_sums};
@@ -103,23 +100,6 @@ __global__ void __launch_bounds__(kThreads)
     for (int i = rank; i < 3 * num_sums; i += kThreads) low[i] = 0;
     if (rank == 0) count = 0;
     __syncthreads();
-
-    const int num_looks = static_cast<int>((p.count - 1) / (kThreads * kLookAhead)) + 1;
-    const int num_pieces = kFromBuckets ? buckets.chunks : num_looks;
-    // Keeps the keys of some pieces, from the first on, in no order.
-    const auto keep = [&](int from, int to, bool counts) {
-        if constexpr (kFromBuckets) {
-            take_bucket<kThreads>(kept, buckets, blockIdx.x, from, to);
-        } else {
-            // Each block begins elsewhere: together they bring all indices into the cache, and do not crowd there.
-            const int turn = to - from == num_looks ? static_cast<int>(blockIdx.x % num_looks) : 0;
-            for (int i = from; i < to; ++i) {
-                const int look = i + turn < to ? i + turn : i + turn - num_looks;
-                look_through<Index, kThreads>(kept, p, look * kThreads * kLookAhead, share.has_aligned_indices, counts);
-            }
-        }
-        __syncthreads();
-    };
     // Calls visit(u, number of the element, value) for a thread's terms from `begin` on, of `num_terms`; u is below kHeld.
     const auto visit_terms = [&](int begin, int num_terms, const auto& visit) {
         int at[kHeld];
@@ -144,8 +124,9 @@ __global__ void __launch_bounds__(kThreads)
         for (int begin = 0; begin < num_terms; begin += kHeld * kThreads) visit_terms(begin, num_terms, visit);
     };
 
-    if constexpr (kFromBuckets) wait_for_predecessor();
-    keep(0, num_pieces, !kFromBuckets && blockIdx.x == 0);
+    wait_for_predecessor();
+    take_bucket<kThreads>(kept, buckets, blockIdx.x, 0, buckets.chunks);
+    __syncthreads();
     if (count <= kMostKept && count * width <= kHeld * kThreads) {
         int at[kHeld];
         float values[kHeld];
@@ -167,11 +148,12 @@ __global__ void __launch_bounds__(kThreads)
         visit_all(add);
     } else {
         const auto visit_slabs = [&](const auto& visit) {
-            for (int from = 0; from < num_pieces; from += kSlab) {
+            for (int begin = 0; begin < buckets.chunks; begin += kSlab) {
                 __syncthreads();
                 if (rank == 0) count = 0;
                 __syncthreads();
-                keep(from, min(from + kSlab, num_pieces), false);
+                take_bucket<kThreads>(kept, buckets, blockIdx.x, begin, min(begin + kSlab, buckets.chunks));
+                __syncthreads();
                 visit_all(visit);
             }
         };

@@ -9,8 +9,7 @@
 // | direct        | few indices: a block picks out those that point to its rows of the table (direct.cuh)             |
 // | tiles         | a block per tile of the table looks through all indices and sorts its own (tiles.cuh)             |
 // | buckets       | the same by keys that a launch ahead has put in order of tiles (buckets.cuh)                      |
-// | integers      | narrow rows: a block per tile, as in tiles, with sums that need no order (integers.cuh)           |
-// | bucket_integers | the same by keys as in buckets                                                                  |
+// | integers      | narrow rows: keys as in buckets, and sums as integers, which need no order (integers.cuh)         |
 //
 // A row that many indices point to would keep one group busy while all others are done. So the sorted places are cut into chunks at fixed
 // borders, and a chunk that lies within one segment is added up ahead, by a group of its own; the row's group then takes the chunk's sum.

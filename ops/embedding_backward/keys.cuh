@@ -99,17 +99,4 @@ struct Found {
     }
 };
 
-// Looks through kThreads * kLookAhead indices from `begin` on, not beyond the last; keys lie in no order.
-template <class Index, int kThreads>
-__device__ __forceinline__ void look_through(const Kept& kept, const EmbeddingBackwardParams& p, std::int32_t begin, bool is_aligned,
-                                             bool counts) {
-    const Look<Index, kThreads> look(p, begin, is_aligned, counts);
-    const unsigned hits = look.find_hits(kept);
-    if (!__any_sync(kFullMask, hits != 0)) return;
-    const Found found(hits);
-    int base = 0;
-    if (threadIdx.x % kWarpSize == 0) base = atomicAdd(kept.count, found.total);
-    look.keep(kept, hits, __shfl_sync(kFullMask, base, 0) + found.before);
-}
-
 }  // namespace aicf::embedding_backward

@@ -232,43 +232,26 @@ struct buckets {
 
 template <class Element, class Index>
 struct integers {
+    using Bucketed = buckets<Element, Index>;
+
     // Enough tiles for all multiprocessors, of sums that shared memory holds.
     static IntegerShare share_out(const Params& p) {
         const std::int64_t wanted = std::max<std::int64_t>(kTunables.blocks, divide_up(p.vocabulary * p.width, kMostIntegers));
         const std::int64_t least = divide_up(p.vocabulary, kMostTileRows);
         const std::int64_t tiles = std::min({std::max(wanted, least), p.vocabulary, std::int64_t{kMostBuckets}});
-        return {divide_up(p.vocabulary, tiles), make_divisor(p.width), reinterpret_cast<std::uintptr_t>(p.indices) % 16 == 0};
+        return {divide_up(p.vocabulary, tiles), make_divisor(p.width)};
     }
 
-    static std::size_t count_bytes(const Params&) { return 0; }
-
-    static int count_shared_bytes(const Params& p, const IntegerShare& share) {
-        return kMostKept * static_cast<int>(sizeof(std::uint32_t)) + static_cast<int>(share.rows * p.width) * kIntegerBytes;
-    }
-
-    static AicfStatus launch(const Params& p, void*, cudaStream_t stream) {
-        const IntegerShare share = share_out(p);
-        return launch_kernel(backward_integers<Element, Index, kThreads, false>, divide_up(p.vocabulary, share.rows), kThreads,
-                             count_shared_bytes(p, share), stream, p, share, Buckets{});
-    }
-};
-
-template <class Element, class Index>
-struct bucket_integers {
-    using Integers = integers<Element, Index>;
-    using Bucketed = buckets<Element, Index>;
-
-    static std::size_t count_bytes(const Params& p) {
-        return Bucketed::count_bytes(Bucketed::lay_out(p, Integers::share_out(p).rows, nullptr));
-    }
+    static std::size_t count_bytes(const Params& p) { return Bucketed::count_bytes(Bucketed::lay_out(p, share_out(p).rows, nullptr)); }
 
     static AicfStatus launch(const Params& p, void* memory, cudaStream_t stream) {
-        const IntegerShare share = Integers::share_out(p);
+        const IntegerShare share = share_out(p);
         const Buckets buckets = Bucketed::lay_out(p, share.rows, memory);
+        const bool has_aligned_indices = reinterpret_cast<std::uintptr_t>(p.indices) % 16 == 0;
         AICF_RETURN_IF_NOT_OK(
-            launch_kernel(fill_buckets<Index>, buckets.chunks, kBucketThreads, 0, stream, p, buckets, share.has_aligned_indices));
-        return launch_early(backward_integers<Element, Index, kThreads, true>, buckets.num_buckets, kThreads,
-                            Integers::count_shared_bytes(p, share), 1, stream, p, share, buckets);
+            launch_kernel(fill_buckets<Index>, buckets.chunks, kBucketThreads, 0, stream, p, buckets, has_aligned_indices));
+        const int bytes = kMostKept * static_cast<int>(sizeof(std::uint32_t)) + static_cast<int>(share.rows * p.width) * kIntegerBytes;
+        return launch_early(backward_integers<Element, kThreads>, buckets.num_buckets, kThreads, bytes, 1, stream, p, share, buckets);
     }
 };
 

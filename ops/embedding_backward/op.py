@@ -153,9 +153,9 @@ def _serve_keys() -> tuple[Count, ...]:
     return (Count({"count": 1}, max=2**20), Count({"vocabulary": 1}, max=_MOST), Count({"width": 1}, max=2**30))
 
 
-def _serve_integers() -> tuple[Count, ...]:
-    most_sums = Count({"vocabulary": 1, "width": 1}, max=_MOST_SUMS)
-    return (*_serve_keys(), Count({"vocabulary": 1}, max=_MOST_ROWS), Count({"width": 1}, max=_MOST_INTEGER_WIDTH), most_sums)
+def _serve_sums() -> tuple[Count, ...]:
+    """Return what buckets and a tile's sums allow, of rows up to _MOST_INTEGER_WIDTH."""
+    return (*_serve_keys(), Count({"vocabulary": 1}, max=_MOST_ROWS), Count({"vocabulary": 1, "width": 1}, max=_MOST_SUMS))
 
 
 KERNELS = (
@@ -232,26 +232,18 @@ KERNELS = (
     ),
     Kernel(
         "integers",
-        "tiles of narrow rows, summed up in shared memory as integers, which need no order",
-        (INTEGER_THREADS, INTEGER_BLOCKS),
-        (),
-        ({"threads": 512, "blocks": 264},),
-        domain=lambda t: _serve_integers(),
-    ),
-    Kernel(
-        "bucket_integers",
-        "the same, whose keys a launch ahead has put in order of tiles",
+        "narrow rows: keys as in buckets, and sums as integers in shared memory, which need no order",
         (INTEGER_THREADS, INTEGER_BLOCKS),
         (),
         ({"threads": 512, "blocks": 264}, {"threads": 256, "blocks": 528}),
-        domain=lambda t: _serve_integers(),
+        domain=lambda t: (*_serve_sums(), Count({"width": 1}, max=_MOST_INTEGER_WIDTH)),
     ),
 )
 
 
 # Which variant is for which problems, the first that holds them: the classes of the axis `region`, from which `choose` takes the same.
 # `tiles` looks through all indices once a block, which `buckets` saves by a launch ahead; both give a block to a row of the table at least,
-# where `tables` shares out the indices.
+# where `tables` shares out the indices. Of rows of up to 8 columns the sums need no sort.
 _NAMED = {k.name: k for k in KERNELS}
 _NARROW, _WIDE = {"threads": 8, "rows": 64, "blocks": 264}, {"threads": 32, "rows": 16, "blocks": 264}
 
@@ -266,6 +258,7 @@ _CLASSES: dict[str, tuple[tuple[Count, ...], Kernel, Mapping[str, int]]] = {
     "small_short": (_few(8192, 16), _NAMED["tiles"], _NARROW),
     "small": (_few(8192, 264), _NAMED["tiles"], _WIDE),
     "table_of_12": (_few(0, 12, 512), _NAMED["tables"], {"threads": 512, "blocks": 264}),
+    "tiny_rows": ((*_serve_sums(), *_few(0, 0, 8)), _NAMED["integers"], {"threads": 512, "blocks": 264}),
     "short_table": (_few(1 << 17, 192, 384), _NAMED["tiles"], _NARROW),
     "short_broad_table": (_few(1 << 17, 192), _NAMED["tiles"], _WIDE),
     **{f"table_of_{rows}": (_few(0, rows), _NAMED["tables"], {"threads": t, "blocks": 264}) for t, rows in _TABLE_ROWS.items()},
@@ -304,6 +297,8 @@ PROBLEMS = (
     _problem("verify", 3000, 48, 700, "bfloat16"),
     _problem("verify", 2048, 97, 70, "float16", dy=1),
     _problem("verify", 900, 190, 130),
+    _problem("verify", 4500, 700, 3, "bfloat16", "int32", dy=1),
+    _problem("verify", 6000, 20, 7, dtable=1),
     _problem("emulated", 1024, 4096, 128, "bfloat16"),
     _problem("bench sweep", 16384, 50257, 768, "bfloat16"),
     _problem("bench sweep", 65536, 128256, 4096, "bfloat16"),
@@ -322,6 +317,8 @@ PROBLEMS = (
     _problem("bench", 1500, 100, 3000),
     _problem("bench", 1500, 4, 3000, "bfloat16"),
     _problem("bench", 1000, 100000, 64, "bfloat16"),
+    _problem("bench", 130000, 240000, 2, "bfloat16", dy=1),
+    _problem("bench", 30000, 2500, 5),
     _problem("bench", 100000, 290000, 20),
     _problem("bench", 20000, 40000, 40),
     _problem("bench", 20000, 50257, 384),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from device import Device
 from harness.pytest_plugin import GpuBenchmark
@@ -74,11 +77,13 @@ def test_the_gradient_scales_with_dy_to_the_bit(device: Device, open_kernel: Ope
     np.testing.assert_array_equal(scaled["dtable"], once["dtable"] * 4.0)
 
 
-@pytest.mark.parametrize("kernel", ["segments", "tables", "direct", "tiles", "buckets"])
-@pytest.mark.parametrize(("count", "vocabulary", "width"), [(2048, 48, 1), (2047, 40, 513), (64, 1, 1000), (1, 48, 9)])
+@pytest.mark.parametrize("kernel", ["segments", "tables", "direct", "tiles", "buckets", "integers"])
+@pytest.mark.parametrize(("count", "vocabulary", "width"), [(2048, 48, 1), (2047, 40, 61), (2047, 40, 513), (64, 1, 1000), (1, 48, 9)])
 def test_every_row_is_written_and_no_gradient_is_lost(
     device: Device, open_kernel: Open, kernel: str, count: int, vocabulary: int, width: int
 ) -> None:
+    if kernel == "integers" and width > 64:
+        pytest.skip("integers serves rows of up to 64 columns")
     rng = np.random.default_rng(count)
     dy = rng.integers(-8, 9, (count, width)).astype(np.float32)
     indices = rng.integers(0, vocabulary, count)
@@ -89,7 +94,7 @@ def test_every_row_is_written_and_no_gradient_is_lost(
     np.testing.assert_array_equal(found["dtable"], expected)
 
 
-@pytest.mark.parametrize("kernel", ["tiles", "buckets"])
+@pytest.mark.parametrize("kernel", ["tiles", "buckets", "integers"])
 @pytest.mark.parametrize(("count", "rows"), [(9000, 1), (20000, 2), (20000, 3), (9000, 700)])
 def test_tiles_take_rows_with_more_indices_than_they_can_keep(
     device: Device, open_kernel: Open, kernel: str, count: int, rows: int
@@ -104,6 +109,61 @@ def test_tiles_take_rows_with_more_indices_than_they_can_keep(
     np.add.at(expected, indices - 2000, dy)
     np.testing.assert_array_equal(found[2000 : 2000 + rows], expected)
     assert not found[:2000].any() and not found[2000 + rows :].any()
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(-20, 8), st.integers(0, 60), st.sampled_from((300, 20000)))
+@settings(max_examples=8, deadline=None)
+def test_sums_of_integers_are_the_same_in_any_order(
+    device: Device, open_kernel: Open, seed: int, exponent: int, span: int, count: int
+) -> None:
+    """Terms of very different sizes that cancel each other in part: their order changes no bit, and the error is far below fp32's."""
+    rng = np.random.default_rng(seed)
+    indices = rng.integers(0, 3, count)
+    dy = np.ldexp(rng.standard_normal((count, 2)), exponent + rng.integers(-span, 1, (count, 2))).astype(np.float32)
+    problem = _make_problem(count, 3, 2)
+    inputs = {"dy": dy, "indices": indices, "status": np.array(0, np.int32)}
+    order = rng.permutation(count)
+    found = UNDER_TEST.launch(device, open_kernel("integers"), problem, inputs)["dtable"]
+    turned = UNDER_TEST.launch(device, open_kernel("integers"), problem, inputs | {"dy": dy[order], "indices": indices[order]})["dtable"]
+    np.testing.assert_array_equal(found, turned)
+    for row in range(3):
+        terms = dy[indices == row].astype(np.float64)
+        if len(terms) == 0:
+            continue
+        exact = np.array([math.fsum(column) for column in terms.T])
+        unit = np.abs(terms).max(axis=0) * 2.0**-42
+        assert (np.abs(found[row] - exact) <= len(terms) * unit + np.spacing(np.abs(exact).astype(np.float32))).all()
+
+
+@pytest.mark.parametrize(
+    ("terms", "expected"),
+    [
+        ([np.inf, 1.0, np.inf], np.inf),
+        ([-np.inf, 3e38], -np.inf),
+        ([np.inf, -np.inf, 5.0], np.nan),
+        ([np.nan, 1.0], np.nan),
+        ([3e38, 3e38], np.inf),
+        ([3e38, 3e38, -3e38], 3e38),
+        ([1e-45, 1e-45, -3e-45], np.float32(1e-45) * 2 + np.float32(-3e-45)),
+        ([1e30, 1e-30, -1e30], 0.0),
+        ([-0.0, 0.0], 0.0),
+    ],
+)
+def test_sums_of_integers_know_infinities_and_the_least_numbers(
+    device: Device, open_kernel: Open, terms: list[float], expected: float
+) -> None:
+    count = len(terms)
+    inputs = {"dy": np.array(terms, np.float32)[:, None], "indices": np.zeros(count, np.int64), "status": np.array(0, np.int32)}
+    found = UNDER_TEST.launch(device, open_kernel("integers"), _make_problem(count, 2, 1), inputs)["dtable"]
+    np.testing.assert_array_equal(found, np.array([[expected], [0.0]], np.float32))
+
+
+@pytest.mark.slow
+def test_a_lost_carry_is_refused(device: Device, tmp_path: Path) -> None:
+    liar = UNDER_TEST.patch(tmp_path, "embedding_backward/integers.cuh", "(before + term_low < before ? 1 : 0)", "0")
+    variant = VARIANTS["integers"]
+    result = Verifier(liar.op, device, Effort(num_hidden=0)).verify(variant, liar.open([variant])(variant))
+    assert "mismatch" in {fault.kind.value for fault in result.all_faults}
 
 
 @pytest.mark.slow

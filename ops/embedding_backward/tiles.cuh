@@ -27,6 +27,19 @@ struct TileShare {
     bool has_aligned_indices;
 };
 
+// Looks through kThreads * kLookAhead indices from `begin` on, not beyond the last; keys lie in no order.
+template <class Index, int kThreads>
+__device__ __forceinline__ void look_through(const Kept& kept, const EmbeddingBackwardParams& p, std::int32_t begin, bool is_aligned,
+                                             bool counts) {
+    const Look<Index, kThreads> look(p, begin, is_aligned, counts);
+    const unsigned hits = look.find_hits(kept);
+    if (!__any_sync(kFullMask, hits != 0)) return;
+    const Found found(hits);
+    int base = 0;
+    if (threadIdx.x % kWarpSize == 0) base = atomicAdd(kept.count, found.total);
+    look.keep(kept, hits, __shfl_sync(kFullMask, base, 0) + found.before);
+}
+
 // The same as look_through(), with keys in the order of the threads behind the `num_kept` that are there; returns how many there are then.
 // `totals` holds a number per warp, and is another one in the next call: a barrier later it is free again.
 template <class Index, int kThreads>
