@@ -1,0 +1,76 @@
+// How each kernel of softmax is launched.
+#include "common/launch.hpp"
+#include "common/row_cluster.cuh"
+#include "softmax/api.hpp"
+#include "softmax/contract.hpp"
+#include "softmax/kernels.cu"
+
+namespace aicf::softmax {
+namespace {
+
+constexpr int kThreads = kTunables.threads, kRows = kTunables.rows, kElems = kTunables.vectors * 4;
+
+template <class Element>
+bool has_packs(const Params& params) {
+    return has_pack_rows<Element>(params.x, params.ldx) && has_pack_rows<Element>(params.y, params.ldy);
+}
+
+template <class Element, bool kIsMasked>
+struct naive {
+    static AicfStatus launch(const Params& params, cudaStream_t stream) {
+        return launch_kernel(softmax_naive<Element, kIsMasked, kThreads>, divide_up(params.rows, kThreads), kThreads, 0, stream, params);
+    }
+};
+
+template <class Element, bool kIsMasked>
+struct warp_per_row {
+    static AicfStatus launch(const Params& params, cudaStream_t stream) {
+        return launch_kernel(softmax_warp<Element, kIsMasked, kRows>, divide_up(params.rows, kRows), kRows * kWarpSize, 0, stream, params);
+    }
+};
+
+template <class Element, bool kIsMasked>
+struct block_online {
+    static AicfStatus launch(const Params& params, cudaStream_t stream) {
+        return launch_kernel(softmax_block<Element, kIsMasked, kThreads, RowGroup<kThreads>>, params.rows, kThreads, 0, stream, params,
+                             has_packs<Element>(params));
+    }
+};
+
+template <class Element, bool kIsMasked>
+struct cluster_online {
+    static AicfStatus launch(const Params& params, cudaStream_t stream) {
+        return launch_early(softmax_block<Element, kIsMasked, kThreads, RowCluster<kThreads>>,
+                            static_cast<unsigned>(params.rows * kRowCluster), kThreads, 0, kRowCluster, stream, params,
+                            has_packs<Element>(params));
+    }
+};
+
+template <class Element, bool kIsMasked>
+struct row_in_registers {
+    static AicfStatus launch(const Params& params, cudaStream_t stream) {
+        return launch_kernel(softmax_registers<Element, kIsMasked, kThreads, kRows, kElems>, divide_up(params.rows, kRows),
+                             kThreads * kRows, 0, stream, params, has_packs<Element>(params));
+    }
+};
+
+template <class Element, bool kIsMasked>
+struct row_in_shared {
+    static AicfStatus launch(const Params& params, cudaStream_t stream) {
+        return launch_kernel(softmax_shared<Element, kIsMasked, kThreads>, params.rows, kThreads,
+                             static_cast<int>(params.columns * sizeof(float)), stream, params, has_packs<Element>(params));
+    }
+};
+
+AicfStatus launch(const Params& params, void*, cudaStream_t stream) {
+    return dispatch_float(params.dtype, [&](auto element) {
+        using Element = decltype(element);
+        if (params.mask == AICF_SOFTMAX_MASK_NONE) return AICF_KERNEL<Element, false>::launch(params, stream);
+        return AICF_KERNEL<Element, true>::launch(params, stream);
+    });
+}
+
+}  // namespace
+}  // namespace aicf::softmax
+
+#include "softmax/entry_points.hpp"
