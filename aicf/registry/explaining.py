@@ -9,7 +9,7 @@ from aicf.registry.deciding import Decision, decide
 from aicf.registry.libraries import LibraryTime, find_library_time
 from aicf.registry.library_choice import LibraryVerdict
 from aicf.registry.problems import HwCaps, Preferences
-from aicf.registry.selection import NO_PREFERENCES, Registry, choose_library, describe_broken, open_registry
+from aicf.registry.selection import BY_TIMES_ALONE, NO_PREFERENCES, Registry, choose_library, describe_broken, open_registry
 from aicf.registry.tables import Tables
 from contract.axes import name_bucket
 from contract.calls import Problem, Query
@@ -150,7 +150,7 @@ def _describe_prior(tables: Tables, masks: tuple[int, int], kernel: int) -> str:
     in_bucket, kept = masks
     if "winner" not in tables.roles[kernel]:
         is_fallback = "fallback" in tables.roles[kernel]
-        return "a fallback, and a winner serves the call" if is_fallback else "chosen by measured and surveyed times alone"
+        return "a fallback, and a winner serves the call" if is_fallback else BY_TIMES_ALONE
     if in_bucket & kept and not in_bucket >> kernel & 1:
         return "it wins another bucket, and a winner of this one serves the call"
     return "its estimate is no better than the chosen one's"

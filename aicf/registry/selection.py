@@ -24,6 +24,8 @@ from contract.schemas import remember_valid
 from device.settings import read_settings
 
 NO_PREFERENCES = Preferences()
+# Why a kernel of the population is not chosen: the chip's estimates and the buckets never name it.
+BY_TIMES_ALONE = "chosen by measured and surveyed times alone"
 _MAX_REMEMBERED = 65536
 _Items = tuple[tuple[str, object], ...]
 
@@ -218,7 +220,8 @@ class Registry:
     def _describe_refusal(self, tables: Tables, query: Query, asked: Asked, prefs: Preferences) -> str:
         reasons = []
         for i, kernel in enumerate(tables.kernels):
-            why = self.explain_dislike(tables, query, i, prefs) if asked.legal >> i & 1 else describe_broken(tables, asked, i)
+            is_legal = asked.legal >> i & 1
+            why = (self.explain_dislike(tables, query, i, prefs) or BY_TIMES_ALONE) if is_legal else describe_broken(tables, asked, i)
             reasons.append(f"\n  {kernel.name}: {why}")
         wanted = "has what is preferred for" if asked.legal else "serves"
         return f"{tables.interface.op}: no frozen kernel for {tables.arch} {wanted} {_name(query)}:{''.join(reasons)}"
