@@ -81,9 +81,9 @@ struct Integers {
     }
 };
 
-// A block per bucket of rows; launch it with launch_early() behind fill_buckets().
+// A block per bucket of rows, two of 512 threads an SM; launch it with launch_early() behind fill_buckets().
 template <class Element, int kThreads>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 1024 / kThreads)
     backward_integers(const EmbeddingBackwardParams p, const IntegerShare share, const Buckets buckets) {
     constexpr int kHeld = 8;  // terms of a thread that stay in registers between the passes
     constexpr int kSlab = kMostKept / kBucketChunk;  // chunks whose keys always fit
