@@ -48,7 +48,7 @@ def test_the_bound_is_none_that_zeros_pass(device: Device) -> None:
 def test_kernel_verifies_on_every_problem(device: Device, open_kernel: Open, kernel: str, thin: Thin) -> None:
     problems = UNDER_TEST.verify(device, VARIANTS[kernel], open_kernel(kernel), thin(Effort(num_hidden=2)))
     served = [p for p in problems if p.status != "unsupported"]
-    assert len(served) >= 7 and all(p.status == "passed" for p in served)
+    assert len(served) >= 6 and all(p.status == "passed" for p in served)
 
 
 @pytest.mark.parametrize("vocabulary", [1, 511, 512, 70000, 300000])
