@@ -3,6 +3,7 @@
 #pragma once
 
 #include "common/activations.h"
+#include "common/raise_two.cuh"
 
 namespace aicf {
 
@@ -11,12 +12,6 @@ __device__ __forceinline__ float clamp_keeping_nan(float x, float limit) {
     asm("min.NaN.f32 %0, %0, %1;" : "+f"(x) : "f"(limit));
     asm("max.NaN.f32 %0, %0, %1;" : "+f"(x) : "f"(-limit));
     return x;
-}
-
-__device__ __forceinline__ float raise_two(float x) {
-    float result;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
-    return result;
 }
 
 __device__ __forceinline__ float invert(float x) {

@@ -72,20 +72,32 @@ __device__ __forceinline__ Pack<Element> unpack(const uint4& words) {
 
 template <class Element>
 __device__ __forceinline__ Pack<Element> load_pack(const Element* source) {
-    return unpack<Element>(*reinterpret_cast<const uint4*>(source));
+    const uint4 words = *reinterpret_cast<const uint4*>(source);
+    return unpack<Element>(words);
+}
+
+template <class Element>
+__device__ __forceinline__ uint4 pack_words(const Pack<Element>& pack) {
+    const float* const v = pack.values;
+    if constexpr (sizeof(Element) == 4) {
+        return {__float_as_uint(v[0]), __float_as_uint(v[1]), __float_as_uint(v[2]), __float_as_uint(v[3])};
+    } else {
+        return {pack_pair<Element>(v[0], v[1]), pack_pair<Element>(v[2], v[3]), pack_pair<Element>(v[4], v[5]),
+                pack_pair<Element>(v[6], v[7])};
+    }
 }
 
 template <class Element>
 __device__ __forceinline__ void store_pack(Element* target, const Pack<Element>& pack) {
-    const float* const v = pack.values;
-    uint4 words;
-    if constexpr (sizeof(Element) == 4) {
-        words = {__float_as_uint(v[0]), __float_as_uint(v[1]), __float_as_uint(v[2]), __float_as_uint(v[3])};
+    const uint4 words = pack_words(pack);
+    if (__isShared(target)) {
+        *reinterpret_cast<uint4*>(target) = words;
     } else {
-        words = {pack_pair<Element>(v[0], v[1]), pack_pair<Element>(v[2], v[3]), pack_pair<Element>(v[4], v[5]),
-                 pack_pair<Element>(v[6], v[7])};
+        // The compiler may store a uint4 word by word, in four requests that each fill a quarter of their sectors.
+        asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(target)), "r"(words.x), "r"(words.y),
+                     "r"(words.z), "r"(words.w)
+                     : "memory");
     }
-    *reinterpret_cast<uint4*>(target) = words;
 }
 
 template <class Element>

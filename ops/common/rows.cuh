@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "common/elements.cuh"
 #include "common/reduce.cuh"
@@ -67,9 +68,10 @@ __device__ __forceinline__ void visit_row(std::int64_t columns, int rank, const 
 }
 
 // A row of at most kThreads * kElems elements, by chunks that the thread of this rank keeps in registers, kChunkElems in each. Where the
-// rows of all matrices start on 16-byte boundaries (`is_packed`) a chunk is one access, else its elements lie kThreads apart: either way
-// neighbouring threads access neighbouring memory. kIsWhole: rows are whole packs on such boundaries, known to the compiler: it then has
-// all accesses of load_all() under way together, those of several matrices too.
+// rows of all matrices lie alike on 16-byte boundaries (`is_packed`) a chunk is one access: the row begins `shift` elements behind a
+// boundary, and the pack there, like the one that the row's end cuts, is read and written element by element. Else a chunk's elements lie
+// kThreads apart: either way neighbouring threads access neighbouring memory. kIsWhole: rows are whole packs on such boundaries, known to
+// the compiler: it then has all accesses of load_all() under way together, those of several matrices too.
 template <class Element, int kThreads, int kElems, bool kIsWhole = false>
 struct RowSpan {
     static constexpr int kChunkElems = kPackElems<Element>;
@@ -78,23 +80,36 @@ struct RowSpan {
 
     int columns, rank;
     bool is_packed;
+    int shift = 0;  // with it a row takes up as many elements more of what the threads keep
 
-    // Of element `i` of a chunk; may lie past the row.
+    // Of element `i` of a chunk; may lie past the row, or, with a shift, in front of it.
     __device__ __forceinline__ int find_column(int chunk, int i) const {
-        if (kIsWhole || is_packed) return (chunk * kThreads + rank) * kChunkElems + i;
+        if (kIsWhole || is_packed) return (chunk * kThreads + rank) * kChunkElems - shift + i;
         return (chunk * kChunkElems + i) * kThreads + rank;
     }
 
-    __device__ __forceinline__ bool holds(int chunk, int i) const { return find_column(chunk, kIsWhole ? 0 : i) < columns; }
+    __device__ __forceinline__ bool holds(int chunk, int i) const {
+        const int column = find_column(chunk, kIsWhole ? 0 : i);
+        return column < columns && (shift == 0 || column >= 0);
+    }
+
+    // A chunk that is one access.
+    __device__ __forceinline__ bool is_whole(int first) const { return first + kChunkElems <= columns && (shift == 0 || first >= 0); }
 
     // `fill` stands for what lies past the row.
     __device__ __forceinline__ Pack<Element> load(const Element* row, int chunk, float fill) const {
         const int first = find_column(chunk, 0);
         if constexpr (kIsWhole) return first < columns ? load_pack(row + first) : fill_pack<Element>(fill);
-        if (is_packed) return load_pack_or(row + first, columns - first, true, fill);
+        const Element* const at = row + first;  // one address, from which elements are so many bytes off
         Pack<Element> pack;
+        if (!is_packed) {
 #pragma unroll
-        for (int i = 0; i < kChunkElems; ++i) pack.values[i] = first + i * kThreads < columns ? to_float(row[first + i * kThreads]) : fill;
+            for (int i = 0; i < kChunkElems; ++i) pack.values[i] = first + i * kThreads < columns ? to_float(at[i * kThreads]) : fill;
+            return pack;
+        }
+        if (is_whole(first)) return load_pack(at);
+#pragma unroll
+        for (int i = 0; i < kChunkElems; ++i) pack.values[i] = holds(chunk, i) ? to_float(at[i]) : fill;
         return pack;
     }
 
@@ -102,31 +117,74 @@ struct RowSpan {
     template <class Visit>
     __device__ __forceinline__ void visit(const Visit& visit) const {
         static_assert(kChunks == 1, "one pack at a time");
-        const int chunks = (columns - 1) / (kThreads * kChunkElems) + 1;
+        const int chunks = (columns + shift - 1) / (kThreads * kChunkElems) + 1;
 #pragma unroll 4
         for (int chunk = 0; chunk < chunks; ++chunk) visit(chunk);
     }
 
-    // Chunks may begin past the row.
-    __device__ __forceinline__ bool is_there(int chunk) const { return chunk * (kThreads * kChunkElems) < columns; }
+    // Calls visit(chunk, is_whole) likewise, where is_whole is std::true_type for the chunks of which every thread has a whole pack:
+    // accesses of several of them are under way together.
+    template <int kTogether, class Visit>
+    __device__ __forceinline__ void visit_split(const Visit& visit) const {
+        static_assert(kChunks == 1, "one pack at a time");
+        constexpr int kStep = kThreads * kChunkElems;
+        const int chunks = (columns + shift - 1) / kStep + 1;
+        const int begin = shift > 0 ? 1 : 0, end = is_packed ? (columns + shift) / kStep : 0;
+        if (begin > 0) visit(0, std::false_type{});
+#pragma unroll kTogether
+        for (int chunk = begin; chunk < end; ++chunk) visit(chunk, std::true_type{});
+#pragma unroll 1
+        for (int chunk = begin < end ? end : begin; chunk < chunks; ++chunk) visit(chunk, std::false_type{});
+    }
 
-    // All chunks, with 0 for what lies past the row. Where rows are whole packs, all accesses are under way before the first is looked at.
-    __device__ __forceinline__ void load_all(const Element* row, Pack<Element> (&chunks)[kChunks]) const {
-        if (kIsWhole || (is_packed && columns % kChunkElems == 0)) {
+    template <bool kIsWholePack>
+    __device__ __forceinline__ Pack<Element> load(const Element* row, int chunk, float fill,
+                                                  std::bool_constant<kIsWholePack> /*is_whole*/) const {
+        if constexpr (kIsWholePack) return load_pack(row + ((chunk * kThreads + rank) * kChunkElems - shift));
+        return load(row, chunk, fill);
+    }
+
+    template <bool kIsWholePack>
+    __device__ __forceinline__ void store(Element* row, int chunk, const Pack<Element>& pack,
+                                          std::bool_constant<kIsWholePack> /*is_whole*/) const {
+        if constexpr (kIsWholePack) {
+            store_pack(row + ((chunk * kThreads + rank) * kChunkElems - shift), pack);
+        } else {
+            store(row, chunk, pack);
+        }
+    }
+
+    // Chunks may begin past the row.
+    __device__ __forceinline__ bool is_there(int chunk) const { return chunk * (kThreads * kChunkElems) < columns + shift; }
+
+    // All chunks, with `fill` for what lies past the row. Where rows are packed, all accesses are under way before the first is looked at.
+    __device__ __forceinline__ void load_all(const Element* row, Pack<Element> (&chunks)[kChunks], float fill = 0.0f) const {
+        if (kIsWhole || is_packed) {
+            const uint4 nothing = pack_words(fill_pack<Element>(fill));
+            const Element* const at = row + find_column(0, 0);
             uint4 words[kChunks];
 #pragma unroll
             for (int chunk = 0; chunk < kChunks; ++chunk) {
                 const int first = find_column(chunk, 0);
-                words[chunk] = {0, 0, 0, 0};
-                if (first < columns) words[chunk] = *reinterpret_cast<const uint4*>(row + first);
+                words[chunk] = nothing;
+                if (kIsWhole ? first < columns : is_whole(first)) {
+                    words[chunk] = *reinterpret_cast<const uint4*>(at + chunk * (kThreads * kChunkElems));
+                }
+            }
+            if constexpr (!kIsWhole) {
+                visit_cut([&](int number) {
+                    const uint4 part = load_part(row, number * kChunkElems - shift, nothing);
+#pragma unroll
+                    for (int chunk = 0; chunk < kChunks; ++chunk) words[chunk] = choose(chunk == number / kThreads, part, words[chunk]);
+                });
             }
 #pragma unroll
             for (int chunk = 0; chunk < kChunks; ++chunk) chunks[chunk] = unpack<Element>(words[chunk]);
         } else {
 #pragma unroll
             for (int chunk = 0; chunk < kChunks; ++chunk) {
-                chunks[chunk] = {};
-                if (is_there(chunk)) chunks[chunk] = load(row, chunk, 0.0f);
+                chunks[chunk] = fill_pack<Element>(fill);
+                if (is_there(chunk)) chunks[chunk] = load(row, chunk, fill);
             }
         }
     }
@@ -137,12 +195,118 @@ struct RowSpan {
             if (first < columns) store_pack(row + first, pack);
             return;
         }
-        if (is_packed) return store_pack_part(row + first, pack, columns - first, true);
+        Element* const at = row + first;
+        if (!is_packed) {
+#pragma unroll
+            for (int i = 0; i < kChunkElems; ++i) {
+                if (first + i * kThreads < columns) at[i * kThreads] = from_float<Element>(pack.values[i]);
+            }
+            return;
+        }
+        if (is_whole(first)) return store_pack(at, pack);
 #pragma unroll
         for (int i = 0; i < kChunkElems; ++i) {
-            if (first + i * kThreads < columns) row[first + i * kThreads] = from_float<Element>(pack.values[i]);
+            if (holds(chunk, i)) at[i] = from_float<Element>(pack.values[i]);
+        }
+    }
+
+    // All chunks.
+    __device__ __forceinline__ void store_all(Element* row, const Pack<Element> (&chunks)[kChunks]) const {
+        if (kIsWhole || !is_packed) {
+#pragma unroll
+            for (int chunk = 0; chunk < kChunks; ++chunk) {
+                if (is_there(chunk)) store(row, chunk, chunks[chunk]);
+            }
+            return;
+        }
+        Element* const at = row + find_column(0, 0);
+#pragma unroll
+        for (int chunk = 0; chunk < kChunks; ++chunk) {
+            if (is_whole(find_column(chunk, 0))) store_pack(at + chunk * (kThreads * kChunkElems), chunks[chunk]);
+        }
+        visit_cut([&](int number) {
+            uint4 part = pack_words(chunks[0]);
+#pragma unroll
+            for (int chunk = 1; chunk < kChunks; ++chunk) part = choose(chunk == number / kThreads, pack_words(chunks[chunk]), part);
+            store_part(row, number * kChunkElems - shift, part);
+        });
+    }
+
+private:
+    // Word by word: an index that is known only then would send the chunks to local memory.
+    __device__ static __forceinline__ uint4 choose(bool takes_a, const uint4& a, const uint4& b) {
+        return {takes_a ? a.x : b.x, takes_a ? a.y : b.y, takes_a ? a.z : b.z, takes_a ? a.w : b.w};
+    }
+
+    // Calls visit(number) for the packs of this thread that the row fills in part, numbered from the one that its first element is in.
+    // The thread of the first and that of the last are mostly in the same warp: they go through the one body together.
+    template <class Visit>
+    __device__ __forceinline__ void visit_cut(const Visit& visit) const {
+        const int first = shift / kChunkElems, last = (columns + shift) / kChunkElems;
+        const bool has_first = shift % kChunkElems != 0 && first % kThreads == rank;
+        const bool has_last = (columns + shift) % kChunkElems != 0 && last % kThreads == rank;
+        int number = has_first ? first : has_last ? last : -1;
+#pragma unroll 1
+        while (number >= 0) {
+            visit(number);
+            number = number < last && has_last ? last : -1;
+        }
+    }
+
+    // The elements of a pack, which begins at column `first`, that are the row's; the others are those of `words`.
+    __device__ __forceinline__ uint4 load_part(const Element* row, int first, uint4 words) const {
+        std::uint32_t parts[4] = {words.x, words.y, words.z, words.w};
+        const Element* const at = row + first;
+        const int begin = first < 0 ? -first : 0, end = columns - first;
+#pragma unroll
+        for (int i = 0; i < kChunkElems; ++i) {
+            if (i < begin || i >= end) continue;
+            if constexpr (sizeof(Element) == 4) {
+                parts[i] = __float_as_uint(at[i]);
+            } else {
+                const std::uint32_t bits = *reinterpret_cast<const std::uint16_t*>(at + i);
+                parts[i / 2] = __byte_perm(parts[i / 2], bits, i % 2 == 0 ? 0x3254 : 0x5410);
+            }
+        }
+        return {parts[0], parts[1], parts[2], parts[3]};
+    }
+
+    __device__ __forceinline__ void store_part(Element* row, int first, const uint4& words) const {
+        const std::uint32_t parts[4] = {words.x, words.y, words.z, words.w};
+        Element* const at = row + first;
+        const int begin = first < 0 ? -first : 0, end = columns - first;
+#pragma unroll
+        for (int i = 0; i < kChunkElems; ++i) {
+            if (i < begin || i >= end) continue;
+            if constexpr (sizeof(Element) == 4) {
+                at[i] = __uint_as_float(parts[i]);
+            } else {
+                *reinterpret_cast<std::uint16_t*>(at + i) = static_cast<std::uint16_t>(parts[i / 2] >> (i % 2 * 16));
+            }
         }
     }
 };
+
+// The boundary in bytes, a power of two from 16 to `most`, on which rows of both matrices lie alike, so that they can be accessed in packs
+// from there on (find_shift); 0 where there is none, or where a row with the shift is more than the `capacity` elements that a group keeps.
+template <class Element>
+int find_boundary(const void* x, std::int64_t ldx, const void* y, std::int64_t ldy, std::int64_t columns, std::int64_t capacity, int most) {
+    constexpr auto kElemBytes = static_cast<std::int64_t>(sizeof(Element));
+    const auto base = reinterpret_cast<std::intptr_t>(x), apart = base - reinterpret_cast<std::intptr_t>(y);
+    for (int boundary = most; boundary >= 16; boundary /= 2) {
+        if (apart % boundary != 0 || (ldx - ldy) * kElemBytes % boundary != 0) continue;
+        // Rows begin at multiples of the lowest bit that is set anywhere.
+        const std::int64_t places = base | ldx * kElemBytes | boundary, step = places & -places;
+        if (columns + (boundary - step) / kElemBytes <= capacity) return boundary;
+    }
+    return 0;
+}
+
+// Elements that a row lies behind a boundary; 0 without one.
+template <class Element>
+__device__ __forceinline__ int find_shift(const Element* row, int boundary) {
+    const auto mask = static_cast<std::uintptr_t>(boundary == 0 ? 0 : boundary - 1);
+    return static_cast<int>((reinterpret_cast<std::uintptr_t>(row) & mask) / sizeof(Element));
+}
 
 }  // namespace aicf

@@ -28,6 +28,7 @@ struct Row {
     const Element* x;
     Element* y;
     const std::uint8_t* keep;  // of boolean masks, else null
+    const float* scale_at;     // null where x is taken as it is
     float scale;
     int columns;  // of x and y
     int visible;  // the first so many may count
@@ -36,6 +37,7 @@ struct Row {
         : x(static_cast<const Element*>(p.x) + row * p.ldx),
           y(static_cast<Element*>(p.y) + row * p.ldy),
           keep(nullptr),
+          scale_at(p.scale),
           scale(p.scale == nullptr ? 1.0f : *p.scale),
           columns(static_cast<int>(p.columns)),
           visible(columns) {
@@ -54,10 +56,18 @@ struct Row {
         return column < visible && (keep == nullptr || keep[column] != 0);
     }
 
-    // An element of x, scaled; -inf where it does not count, also past the row.
-    __device__ __forceinline__ float weigh_in(float value, int column) const { return shows(column) ? value * scale : minus_infinity(); }
-
     __device__ __forceinline__ float read(int column) const { return shows(column) ? to_float(x[column]) * scale : minus_infinity(); }
+
+    // Scales a chunk, and makes -inf of what does not count; past the row, and in front of it, that is there already.
+    template <class Span>
+    __device__ __forceinline__ void count_in(const Span& span, int chunk, Pack<Element>& pack) const {
+        if (!kIsMasked && scale_at == nullptr) return;
+#pragma unroll
+        for (int i = 0; i < Span::kChunkElems; ++i) {
+            const bool counts = span.holds(chunk, i) && (!kIsMasked || shows(span.find_column(chunk, i)));
+            pack.values[i] = counts ? pack.values[i] * scale : minus_infinity();
+        }
+    }
 
     // What exponents are relative to: the maximum, but 0 where a mask leaves nothing finite.
     __device__ __forceinline__ float find_base(float maximum) const {
@@ -67,6 +77,7 @@ struct Row {
 };
 
 // Makes results of elements. NaN where the maximum is +inf: weights relative to it are 0 or undefined.
+template <class Element>
 struct Finish {
     float base;
     float factor;  // 1 / sum, or for the logarithm log(sum)
@@ -78,9 +89,19 @@ struct Finish {
         if (sum == 0.0f) factor = 0.0f;
     }
 
-    // `value` as Row::read has it.
+    // `value` is an element, scaled, -inf where it does not count.
     __device__ __forceinline__ float operator()(float value) const {
-        return is_log ? (value - base) - factor : expf(value - base) * factor;
+        return is_log ? (value - base) - factor : find_weight<Element>(value - base) * factor;
+    }
+
+    __device__ __forceinline__ void operator()(Pack<Element>& pack) const {
+        if (is_log) {
+#pragma unroll
+            for (float& value : pack.values) value = (value - base) - factor;
+        } else {
+#pragma unroll
+            for (float& value : pack.values) value = find_weight<Element>(value - base) * factor;
+        }
     }
 };
 
@@ -94,8 +115,8 @@ __global__ void __launch_bounds__(kThreads) softmax_naive(const SoftmaxParams pa
     for (int j = 0; j < row.columns; ++j) maximum = fmaxf(maximum, row.read(j));
     const float base = row.find_base(maximum);
     float sum = 0.0f;
-    for (int j = 0; j < row.columns; ++j) sum += expf(row.read(j) - base);
-    const Finish finish(base, sum, params.log != 0);
+    for (int j = 0; j < row.columns; ++j) sum += find_weight<Element>(row.read(j) - base);
+    const Finish<Element> finish(base, sum, params.log != 0);
     for (int j = 0; j < row.columns; ++j) row.y[j] = from_float<Element>(finish(row.read(j)));
 }
 
@@ -109,194 +130,156 @@ __global__ void __launch_bounds__(kRows* kWarpSize) softmax_warp(const SoftmaxPa
     for (int j = group.rank; j < row.columns; j += kWarpSize) maximum = fmaxf(maximum, row.read(j));
     const float base = row.find_base(group.reduce_max(maximum, nullptr));
     float sum = 0.0f;
-    for (int j = group.rank; j < row.columns; j += kWarpSize) sum += expf(row.read(j) - base);
-    const Finish finish(base, group.reduce_sum(sum, nullptr), params.log != 0);
+    for (int j = group.rank; j < row.columns; j += kWarpSize) sum += find_weight<Element>(row.read(j) - base);
+    const Finish<Element> finish(base, group.reduce_sum(sum, nullptr), params.log != 0);
     for (int j = group.rank; j < row.columns; j += kWarpSize) row.y[j] = from_float<Element>(finish(row.read(j)));
 }
 
-// Scales the elements of a chunk, and makes -inf of what does not count and what lies past the row.
+// `boundary`: of find_boundary() for x and y.
 template <class Element, bool kIsMasked, class Span>
-__device__ __forceinline__ void count_in(const Row<Element, kIsMasked>& row, const Span& span, int chunk, Pack<Element>& pack) {
-#pragma unroll
-    for (int i = 0; i < Span::kChunkElems; ++i) pack.values[i] = row.weigh_in(pack.values[i], span.find_column(chunk, i));
+__device__ __forceinline__ Span make_span(const Row<Element, kIsMasked>& row, int rank, int boundary) {
+    return {row.columns, rank, boundary != 0, find_shift(row.x, boundary)};
 }
 
-template <class Element, bool kIsMasked, class Span>
-__device__ __forceinline__ Pack<Element> read_chunk(const Row<Element, kIsMasked>& row, const Span& span, int chunk) {
-    Pack<Element> pack = span.load(row.x, chunk, 0.0f);
-    count_in(row, span, chunk, pack);
-    return pack;
-}
+// Accesses of a long row that a thread has under way; a mask's own come in between.
+template <bool kIsMasked>
+inline constexpr int kTogether = kIsMasked ? 1 : 4;
 
-// A block takes one row, which it reads twice, or a cluster of blocks does: Group is RowGroup or RowCluster. `has_packs`: rows of x and y
-// start on 16-byte boundaries.
+// A block takes one row, which it reads twice, or a cluster of blocks does: Group is RowGroup or RowCluster.
 template <class Element, bool kIsMasked, int kThreads, class Group>
-__global__ void __launch_bounds__(kThreads) softmax_block(const SoftmaxParams params, bool has_packs) {
+__global__ void __launch_bounds__(kThreads, 1024 / kThreads) softmax_block(const SoftmaxParams params, int boundary) {
     using Span = RowSpan<Element, Group::kTotalThreads, kPackElems<Element>>;
     __shared__ Online partials[Group::kPartials];
     const Group group;
     const Row<Element, kIsMasked> row(params, group.row);
-    const Span span = {row.columns, group.rank, has_packs};
+    const Span span = make_span<Element, kIsMasked, Span>(row, group.rank, boundary);
+
+    const auto read = [&](int chunk, auto is_whole) {
+        Pack<Element> x = span.load(row.x, chunk, minus_infinity(), is_whole);
+        row.count_in(span, chunk, x);
+        return x;
+    };
 
     Online online;
-    for (int chunk = 0; chunk * (Group::kTotalThreads * Span::kChunkElems) < row.columns; ++chunk) {
-        const Pack<Element> x = read_chunk(row, span, chunk);
-        Online part;
+    span.template visit_split<kTogether<kIsMasked>>([&](int chunk, auto is_whole) {
+        const Pack<Element> x = read(chunk, is_whole);
+        float maximum = online.maximum;
 #pragma unroll
-        for (const float value : x.values) part.maximum = fmaxf(part.maximum, value);
+        for (const float value : x.values) maximum = fmaxf(maximum, value);
+        // What saw nothing, or nothing but -inf, has a sum of 0.
+        const float base = maximum == minus_infinity() ? 0.0f : maximum;
+        online.sum *= find_weight<Element>(online.maximum - base);
 #pragma unroll
-        for (int i = 0; i < Span::kChunkElems; ++i) {
-            if (kIsMasked ? row.shows(span.find_column(chunk, i)) : span.holds(chunk, i)) part.sum += weigh(x.values[i], part.maximum);
-        }
-        online = combine(online, part);
-    }
+        for (const float value : x.values) online.sum += find_weight<Element>(value - base);
+        online.maximum = maximum;
+    });
     online = group.reduce(online, partials, [](Online a, Online b) { return combine(a, b); });
 
-    // A masked row of nothing but -inf: weigh() counted its elements as 1.
-    const bool is_empty = kIsMasked && online.maximum == minus_infinity() && online.sum == online.sum;
-    const Finish finish(row.find_base(online.maximum), is_empty ? 0.0f : online.sum, params.log != 0);
-    for (int chunk = 0; chunk * (Group::kTotalThreads * Span::kChunkElems) < row.columns; ++chunk) {
-        Pack<Element> x = read_chunk(row, span, chunk);
-#pragma unroll
-        for (float& value : x.values) value = finish(value);
-        span.store(row.y, chunk, x);
-    }
+    const Finish<Element> finish(row.find_base(online.maximum), online.sum, params.log != 0);
+    span.template visit_split<kTogether<kIsMasked>>([&](int chunk, auto is_whole) {
+        Pack<Element> x = read(chunk, is_whole);
+        finish(x);
+        span.store(row.y, chunk, x, is_whole);
+    });
 }
 
-// kThreads threads take a row of at most kThreads * kElems elements, kRows such groups a block (kRows is 1 beyond a warp).
-template <class Element, bool kIsMasked, int kThreads, int kRows, int kElems>
-__global__ void __launch_bounds__(kThreads* kRows) softmax_registers(const SoftmaxParams params, bool has_packs) {
+// kThreads threads take a row of at most kThreads * kElems elements, kRows such groups a block (kRows is 1 beyond a warp). kIsWhole as for
+// RowSpan.
+template <class Element, bool kIsMasked, int kThreads, int kRows, int kElems, bool kIsWhole>
+__global__ void __launch_bounds__(kThreads* kRows) softmax_registers(const SoftmaxParams params, int boundary) {
     using Group = RowGroup<kThreads, kRows>;
-    using Span = RowSpan<Element, kThreads, kElems>;
+    using Span = RowSpan<Element, kThreads, kElems, kIsWhole>;
     __shared__ float partials[2][Group::kPartials];
     const Group group;
     const Row<Element, kIsMasked> row(params, group.find_source(params.rows));
-    const Span span = {row.columns, group.rank, has_packs};
+    const Span span = make_span<Element, kIsMasked, Span>(row, group.rank, kIsWhole ? 0 : boundary);
 
     Pack<Element> kept[Span::kChunks];
-    span.load_all(row.x, kept);
+    span.load_all(row.x, kept, minus_infinity());
     float maximum = minus_infinity();
 #pragma unroll
     for (int chunk = 0; chunk < Span::kChunks; ++chunk) {
         if (!span.is_there(chunk)) continue;
-        count_in(row, span, chunk, kept[chunk]);
+        row.count_in(span, chunk, kept[chunk]);
 #pragma unroll
         for (const float value : kept[chunk].values) maximum = fmaxf(maximum, value);
     }
     const float base = row.find_base(group.reduce_max(maximum, partials[0]));
+    // Beside the row lies -inf, whose weight is 0, or NaN where the row's own weights are.
     const bool is_log = params.log != 0;
     float sum = 0.0f;
 #pragma unroll
     for (int chunk = 0; chunk < Span::kChunks; ++chunk) {
         if (!span.is_there(chunk)) continue;
 #pragma unroll
-        for (int i = 0; i < Span::kChunkElems; ++i) {
-            const float weight = expf(kept[chunk].values[i] - base);
-            // What lies past the row counts nothing, also where the row's maximum is -inf and its weight would be NaN: the row's own are.
-            if (span.holds(chunk, i)) sum += weight;
-            if (!is_log) kept[chunk].values[i] = weight;
+        for (float& value : kept[chunk].values) {
+            const float weight = find_weight<Element>(value - base);
+            sum += weight;
+            if (!is_log) value = weight;
         }
     }
-    const Finish finish(base, group.reduce_sum(sum, partials[1]), is_log);
+    const Finish<Element> finish(base, group.reduce_sum(sum, partials[1]), is_log);
     if (group.row >= params.rows) return;
 #pragma unroll
     for (int chunk = 0; chunk < Span::kChunks; ++chunk) {
         if (!span.is_there(chunk)) continue;
+        if (is_log) {
+            finish(kept[chunk]);
+        } else {
 #pragma unroll
-        for (float& value : kept[chunk].values) value = is_log ? finish(value) : value * finish.factor;
-        span.store(row.y, chunk, kept[chunk]);
+            for (float& value : kept[chunk].values) value *= finish.factor;
+        }
     }
+    span.store_all(row.y, kept);
 }
 
-// A chunk of a row in fp32 in shared memory, of which each thread reads back what it wrote. Whole packs are moved by accesses of 16 bytes:
-// one float after the other, those of a warp would meet in a few banks.
-template <class Span>
-struct KeptChunk {
-    static constexpr int kElems = Span::kChunkElems;
-    const Span& span;
-    int chunk;
-    float* place;  // of the pack's first element, where it is one
-    bool is_whole;
+// Most of a boundary for long rows: a line of the cache, so that no warp's access is cut by one more.
+inline constexpr int kLongBoundary = 128;
 
-    __device__ KeptChunk(float* kept, const Span& span_, int chunk_)
-        : span(span_),
-          chunk(chunk_),
-          place(kept + span_.find_column(chunk_, 0)),
-          is_whole(span_.is_packed && span_.holds(chunk_, kElems - 1)) {}
+// Shared memory in bytes that softmax_shared takes: the row, from the boundary in front of it on.
+template <class Element>
+constexpr std::int64_t find_row_bytes(std::int64_t columns) {
+    return columns * static_cast<std::int64_t>(sizeof(Element)) + kLongBoundary;
+}
 
-    // Of the element `i`.
-    __device__ __forceinline__ float* find(int i) const { return place + (span.find_column(chunk, i) - span.find_column(chunk, 0)); }
-
-    __device__ __forceinline__ void write(const float (&values)[kElems]) const {
-        if (is_whole) {
-#pragma unroll
-            for (int i = 0; i < kElems; i += 4) {
-                *reinterpret_cast<float4*>(place + i) = {values[i], values[i + 1], values[i + 2], values[i + 3]};
-            }
-            return;
-        }
-#pragma unroll
-        for (int i = 0; i < kElems; ++i) {
-            if (span.holds(chunk, i)) *find(i) = values[i];
-        }
-    }
-
-    // With 0 for what lies past the row.
-    __device__ __forceinline__ void read(float (&values)[kElems]) const {
-        if (is_whole) {
-#pragma unroll
-            for (int i = 0; i < kElems; i += 4) {
-                const float4 four = *reinterpret_cast<const float4*>(place + i);
-                values[i] = four.x, values[i + 1] = four.y, values[i + 2] = four.z, values[i + 3] = four.w;
-            }
-            return;
-        }
-#pragma unroll
-        for (int i = 0; i < kElems; ++i) values[i] = span.holds(chunk, i) ? *find(i) : 0.0f;
-    }
-};
-
-// A block takes one row, which it keeps in fp32 in shared memory: the two reductions are the only barriers.
+// A block takes one row, which it keeps in shared memory as it was read: a thread reads back what it wrote, so that the two reductions are
+// the only barriers.
 template <class Element, bool kIsMasked, int kThreads>
-__global__ void __launch_bounds__(kThreads) softmax_shared(const SoftmaxParams params, bool has_packs) {
+__global__ void __launch_bounds__(kThreads, 1024 / kThreads) softmax_shared(const SoftmaxParams params, int boundary) {
     using Group = RowGroup<kThreads>;
     using Span = RowSpan<Element, kThreads, kPackElems<Element>>;
-    extern __shared__ __align__(16) float kept[];
+    extern __shared__ __align__(16) unsigned char shared[];
     __shared__ float partials[2][Group::kPartials];
     const Group group;
     const Row<Element, kIsMasked> row(params, group.row);
-    const Span span = {row.columns, group.rank, has_packs};
-    const auto visit = [&](const auto& call) {
-        for (int chunk = 0; chunk * (kThreads * Span::kChunkElems) < row.columns; ++chunk) call(chunk, KeptChunk<Span>(kept, span, chunk));
+    const Span span = make_span<Element, kIsMasked, Span>(row, group.rank, boundary);
+    Element* const kept = reinterpret_cast<Element*>(shared) + span.shift;
+    const auto read = [&](int chunk, auto is_whole) {
+        Pack<Element> x = span.load(kept, chunk, minus_infinity(), is_whole);
+        row.count_in(span, chunk, x);
+        return x;
     };
 
     float maximum = minus_infinity();
-    visit([&](int chunk, const KeptChunk<Span>& there) {
-        const Pack<Element> x = read_chunk(row, span, chunk);
+    span.template visit_split<kTogether<kIsMasked>>([&](int chunk, auto is_whole) {
+        Pack<Element> x = span.load(row.x, chunk, minus_infinity(), is_whole);
+        span.store(kept, chunk, x, is_whole);
+        row.count_in(span, chunk, x);
 #pragma unroll
         for (const float value : x.values) maximum = fmaxf(maximum, value);
-        there.write(x.values);
     });
     const float base = row.find_base(group.reduce_max(maximum, partials[0]));
-    const bool is_log = params.log != 0;
     float sum = 0.0f;
-    visit([&](int chunk, const KeptChunk<Span>& there) {
-        Pack<Element> weights;
-        there.read(weights.values);
+    span.template visit_split<1>([&](int chunk, auto is_whole) {
+        const Pack<Element> x = read(chunk, is_whole);
 #pragma unroll
-        for (int i = 0; i < Span::kChunkElems; ++i) {
-            weights.values[i] = expf(weights.values[i] - base);
-            if (span.holds(chunk, i)) sum += weights.values[i];
-        }
-        if (!is_log) there.write(weights.values);
+        for (const float value : x.values) sum += find_weight<Element>(value - base);
     });
-    const Finish finish(base, group.reduce_sum(sum, partials[1]), is_log);
-    visit([&](int chunk, const KeptChunk<Span>& there) {
-        Pack<Element> y;
-        there.read(y.values);
-#pragma unroll
-        for (float& value : y.values) value = is_log ? finish(value) : value * finish.factor;
-        span.store(row.y, chunk, y);
+    const Finish<Element> finish(base, group.reduce_sum(sum, partials[1]), params.log != 0);
+    span.template visit_split<1>([&](int chunk, auto is_whole) {
+        Pack<Element> y = read(chunk, is_whole);
+        finish(y);
+        span.store(row.y, chunk, y, is_whole);
     });
 }
 

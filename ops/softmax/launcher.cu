@@ -10,9 +10,16 @@ namespace {
 
 constexpr int kThreads = kTunables.threads, kRows = kTunables.rows, kElems = kTunables.vectors * 4;
 
+// Of rows of any length, and of those that a group keeps in registers.
 template <class Element>
-bool has_packs(const Params& params) {
-    return has_pack_rows<Element>(params.x, params.ldx) && has_pack_rows<Element>(params.y, params.ldy);
+int find_long_boundary(const Params& params) {
+    return find_boundary<Element>(params.x, params.ldx, params.y, params.ldy, params.columns, INT64_MAX, kLongBoundary);
+}
+
+template <class Element>
+int find_kept_boundary(const Params& params) {
+    constexpr int kSectorBytes = 32;
+    return find_boundary<Element>(params.x, params.ldx, params.y, params.ldy, params.columns, kThreads * kElems, kSectorBytes);
 }
 
 template <class Element, bool kIsMasked>
@@ -33,7 +40,7 @@ template <class Element, bool kIsMasked>
 struct block_online {
     static AicfStatus launch(const Params& params, cudaStream_t stream) {
         return launch_kernel(softmax_block<Element, kIsMasked, kThreads, RowGroup<kThreads>>, params.rows, kThreads, 0, stream, params,
-                             has_packs<Element>(params));
+                             find_long_boundary<Element>(params));
     }
 };
 
@@ -42,15 +49,24 @@ struct cluster_online {
     static AicfStatus launch(const Params& params, cudaStream_t stream) {
         return launch_early(softmax_block<Element, kIsMasked, kThreads, RowCluster<kThreads>>,
                             static_cast<unsigned>(params.rows * kRowCluster), kThreads, 0, kRowCluster, stream, params,
-                            has_packs<Element>(params));
+                            find_long_boundary<Element>(params));
     }
 };
 
 template <class Element, bool kIsMasked>
 struct row_in_registers {
+    template <bool kIsWhole>
+    static AicfStatus launch_as(const Params& params, cudaStream_t stream) {
+        return launch_kernel(softmax_registers<Element, kIsMasked, kThreads, kRows, kElems, kIsWhole>, divide_up(params.rows, kRows),
+                             kThreads * kRows, 0, stream, params, find_kept_boundary<Element>(params));
+    }
+
     static AicfStatus launch(const Params& params, cudaStream_t stream) {
-        return launch_kernel(softmax_registers<Element, kIsMasked, kThreads, kRows, kElems>, divide_up(params.rows, kRows),
-                             kThreads * kRows, 0, stream, params, has_packs<Element>(params));
+        if constexpr (!kIsMasked) {
+            const bool has_packs = has_pack_rows<Element>(params.x, params.ldx) && has_pack_rows<Element>(params.y, params.ldy);
+            if (has_packs && params.columns % kPackElems<Element> == 0) return launch_as<true>(params, stream);
+        }
+        return launch_as<false>(params, stream);
     }
 };
 
@@ -58,7 +74,8 @@ template <class Element, bool kIsMasked>
 struct row_in_shared {
     static AicfStatus launch(const Params& params, cudaStream_t stream) {
         return launch_kernel(softmax_shared<Element, kIsMasked, kThreads>, params.rows, kThreads,
-                             static_cast<int>(params.columns * sizeof(float)), stream, params, has_packs<Element>(params));
+                             static_cast<int>(find_row_bytes<Element>(params.columns)), stream, params,
+                             find_long_boundary<Element>(params));
     }
 };
 

@@ -101,11 +101,11 @@ _SUM_ROUNDINGS = 1.0 + 1.0 + _EXP_ROUNDINGS
 def tolerance(inputs: Arrays, outputs: Arrays, problem: Problem) -> dict[str, NDArray[np.float64]]:
     """Return an absolute bound for three-pass and online kernels.
 
-    With d = max - x: rounding d moves exp(-d) by u d; a moving maximum splits d into steps that round by no more than d together, so
-    that the sum moves by u times the mean of d under y. Where x is scaled, both terms of d are rounded before. Summing n terms costs
-    min(n, l sqrt(n)) roundings, of which the latter holds with probability 1 - 1e-9 (N. J. Higham and T. Mary, SIAM J. Sci. Comput. 41,
-    2019, Theorem 2.4). Weights below the normal range may be flushed to zero. The logarithm of the sum errs by the sum's relative error
-    and by logf; it and d are subtracted, which rounds once more.
+    With d = max - x: rounding d moves exp(-d) by u d, and in 16 bits log2(e) and its product with d do so too; a moving maximum splits d
+    into steps that round by no more than d together, so that the sum moves by u times the mean of d under y. Where x is scaled, both
+    terms of d are rounded before. Summing n terms costs min(n, l sqrt(n)) roundings, of which the latter holds with probability 1 - 1e-9
+    (N. J. Higham and T. Mary, SIAM J. Sci. Comput. 41, 2019, Theorem 2.4). Weights below the normal range may be flushed to zero. The
+    logarithm of the sum errs by the sum's relative error and by logf; it and d are subtracted, which rounds once more.
     """
     x, base = _read_logits(inputs, problem)
     y = np.asarray(outputs["y"], dtype=np.float64)
@@ -115,15 +115,16 @@ def tolerance(inputs: Arrays, outputs: Arrays, problem: Problem) -> dict[str, ND
         share = np.exp(y) if _is_log(problem) else y
         counts = np.isfinite(x) & ((share > 0.0) | _is_log(problem))
         distance = np.where(counts, base - x, 0.0)
+        weighted = distance * (1.0 if _find_dtype(problem) == "float32" else 3.0)
         scaling = is_scaled * np.where(counts, np.abs(x) + np.abs(base), 0.0)
-        mean = (share * (2.0 * distance + scaling)).sum(axis=1, keepdims=True)
+        mean = (share * (2.0 * weighted + scaling)).sum(axis=1, keepdims=True)
         sum_roundings = mean + _SUM_ROUNDINGS * num_terms + _EXP_ROUNDINGS
         if _is_log(problem):
             logarithm = np.abs(np.where(counts, x - base - y, 0.0))
             error = np.expm1(np.minimum(sum_roundings * U, 50.0)) + U * (distance + scaling + 2.0 * ULPS["logf"] * logarithm + np.abs(y))
             error = error + SMALLEST_NORMAL["float32"]
         else:
-            roundings = distance + scaling + sum_roundings + _EXP_ROUNDINGS + _SCALE_ROUNDINGS
+            roundings = weighted + scaling + sum_roundings + _EXP_ROUNDINGS + _SCALE_ROUNDINGS
             error = np.expm1(np.minimum(roundings * U, 1.0)) * y + 2.0 * SMALLEST_NORMAL["float32"]
         return {"y": add_rounding(error, y, _find_dtype(problem))}
 
@@ -248,7 +249,7 @@ KERNELS = (
         "a cluster of 8 blocks per row, for rows that are long and few",
         (CLUSTER_THREADS,),
         (),
-        ({"threads": 1024},),
+        ({"threads": 256}, {"threads": 1024}),
         domain=lambda t: (Count({"rows": 1}, max=2**20), Count({"columns": 1}, _LEAST_SHARED, _MAX_SIZE - 2**17)),
         tile=lambda t: {"rows": 1},
         min_arch=90,
@@ -268,7 +269,7 @@ KERNELS = (
         "the row stays in shared memory, which holds rows that registers do not",
         (THREADS,),
         (),
-        ({"threads": 256}, {"threads": 1024}),
+        ({"threads": 256}, {"threads": 512}, {"threads": 1024}),
         domain=lambda t: _serve(_MAX_SHARED_FLOATS),
         tile=lambda t: {"rows": 1},
     ),

@@ -69,12 +69,16 @@ def _draw_coarse(rows: int, columns: int) -> NDArray[np.float32]:
 
 
 @pytest.mark.parametrize("log", [False, True])
+@pytest.mark.parametrize("columns", [61, 64])
 @pytest.mark.parametrize("kernel", VARIANTS)
-def test_a_shift_changes_no_bit_and_permuted_rows_permute(device: Device, open_kernel: Open, kernel: str, log: bool) -> None:
-    columns = UNDER_TEST.widen(VARIANTS[kernel], "columns", 61)
+def test_a_shift_changes_no_bit_and_permuted_rows_permute(device: Device, open_kernel: Open, kernel: str, columns: int, log: bool) -> None:
+    columns = UNDER_TEST.widen(VARIANTS[kernel], "columns", columns)
     x, order = _draw_coarse(37, columns), np.random.default_rng(4).permutation(37)
     y = _run(device, open_kernel(kernel), x, log=log)
-    np.testing.assert_array_equal(_run(device, open_kernel(kernel), (x + np.float32(8.0))[order], log=log), y[order])
+    np.testing.assert_array_equal(_run(device, open_kernel(kernel), x + np.float32(8.0), log=log), y)
+    # Where a row begins beside a boundary decides which thread adds up what: rows that all begin on one have the same bits anywhere.
+    permuted = _run(device, open_kernel(kernel), x[order], log=log)
+    np.testing.assert_allclose(permuted, y[order], rtol=0.0 if columns % 32 == 0 else 2e-6)
     scaled = _run(device, open_kernel(kernel), x * np.float32(4.0), {"scale": np.float32(0.25)}, log=log, with_scale=True)
     np.testing.assert_array_equal(scaled, y)
     weights = np.exp(y, dtype=np.float64) if log else y.astype(np.float64)
