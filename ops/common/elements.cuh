@@ -49,6 +49,14 @@ struct Pack {
     float values[kElems];
 };
 
+// Words of elements that are minus infinity.
+template <class Element>
+inline constexpr std::uint32_t kMinusInfinityWord = 0xff800000;
+template <>
+inline constexpr std::uint32_t kMinusInfinityWord<Bf16> = 0xff80ff80;
+template <>
+inline constexpr std::uint32_t kMinusInfinityWord<Fp16> = 0xfc00fc00;
+
 // Elements of one access.
 template <class Element>
 inline constexpr int kPackElems = Pack<Element>::kElems;

@@ -88,4 +88,14 @@ __device__ __forceinline__ float2 unpack_pair(std::uint32_t pair) {
     return {to_float(Element{static_cast<std::uint16_t>(pair)}), to_float(Element{static_cast<std::uint16_t>(pair >> 16)})};
 }
 
+// Halves of a register are converted where they are; as values of 16 bits each upper one would be moved first.
+template <>
+__device__ __forceinline__ float2 unpack_pair<Fp16>(std::uint32_t pair) {
+    float2 values;
+    asm("{\n\t.reg .b16 low, high;\n\tmov.b32 {low, high}, %2;\n\tcvt.f32.f16 %0, low;\n\tcvt.f32.f16 %1, high;\n\t}"
+        : "=f"(values.x), "=f"(values.y)
+        : "r"(pair));
+    return values;
+}
+
 }  // namespace aicf

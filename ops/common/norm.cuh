@@ -37,7 +37,7 @@ struct NormRow {
 
 // 1 / sqrt(squares / columns + eps)
 __device__ __forceinline__ float find_rstd(float squares, std::int64_t columns, float eps) {
-    return rsqrtf(squares / static_cast<float>(columns) + eps);
+    return rsqrtf(squares / static_cast<float>(static_cast<int>(columns)) + eps);
 }
 
 template <class Element>
@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(kThreads* kRows) norm_registers(const Norm<Ele
     using Span = RowSpan<Element, kThreads, kElems, kIsWhole>;
     __shared__ float partials[2][Group::kPartials];
     const Group group;
-    const bool is_real = group.row < p.rows;
+    const bool is_real = group.is_real(p.rows);
     const NormRow<Element> at(p, group.find_source(p.rows));
     const Span span = {static_cast<int>(p.columns), group.rank, kIsWhole};
     const auto visit = [&](const auto& call) {
@@ -121,12 +121,13 @@ __global__ void __launch_bounds__(kThreads* kRows) norm_registers(const Norm<Ele
 #pragma unroll
             for (int i = 0; i < Span::kChunkElems; ++i) mean += values[c].values[i];
         });
-        mean = group.reduce_sum(mean, partials[0]) / static_cast<float>(p.columns);
+        mean = group.reduce_sum(mean, partials[0]) / static_cast<float>(static_cast<int>(p.columns));
     }
     visit([&](int c) {
 #pragma unroll
         for (int i = 0; i < Span::kChunkElems; ++i) {
-            const float centred = span.holds(c, i) ? values[c].values[i] - mean : 0.0f;
+            // Past the row there are zeros, of which those of RMS normalisation count nothing.
+            const float centred = !kIsCentred || span.holds(c, i) ? values[c].values[i] - mean : 0.0f;
             squares = fmaf(centred, centred, squares);
         }
     });
@@ -168,7 +169,7 @@ __global__ void __launch_bounds__(kThreads) norm_passes(const Norm<Element> p) {
 #pragma unroll
             for (const float value : pack.values) mean += value;
         });
-        mean = group.reduce_sum(mean, partials[0]) / static_cast<float>(p.columns);
+        mean = group.reduce_sum(mean, partials[0]) / static_cast<float>(static_cast<int>(p.columns));
     }
     span.visit([&](int c) {
         const Pack<Element> pack = span.load(s, c, mean);

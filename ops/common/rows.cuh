@@ -37,11 +37,14 @@ struct RowGroup {
     int rank;          // of the thread in its group
     std::int64_t row;  // may lie past the last one: go along for the shuffles, on find_source(), and store nothing
     __device__ RowGroup()
-        : rank(static_cast<int>(threadIdx.x) % kThreads),
-          row(static_cast<std::int64_t>(blockIdx.x) * kRows + static_cast<int>(threadIdx.x) / kThreads) {}
+        : rank(static_cast<int>(kRows == 1 ? threadIdx.x : threadIdx.x % kThreads)),
+          row(static_cast<std::int64_t>(blockIdx.x) * kRows + (kRows == 1 ? 0U : threadIdx.x / kThreads)) {}
+
+    // Not past the last row, as a block with one row never is.
+    __device__ bool is_real(std::int64_t rows) const { return kRows == 1 || row < rows; }
 
     // The row to read: the last one for groups past it.
-    __device__ std::int64_t find_source(std::int64_t rows) const { return row < rows ? row : rows - 1; }
+    __device__ std::int64_t find_source(std::int64_t rows) const { return is_real(rows) ? row : rows - 1; }
 
     template <class T, class Combine>
     __device__ T reduce(T value, T* partials, Combine combine) const {
@@ -157,10 +160,11 @@ struct RowSpan {
     // Chunks may begin past the row.
     __device__ __forceinline__ bool is_there(int chunk) const { return chunk * (kThreads * kChunkElems) < columns + shift; }
 
-    // All chunks, with `fill` for what lies past the row. Where rows are packed, all accesses are under way before the first is looked at.
-    __device__ __forceinline__ void load_all(const Element* row, Pack<Element> (&chunks)[kChunks], float fill = 0.0f) const {
+    // All chunks, with the elements of the word `fill` for what lies past the row. Where rows are packed, all accesses are under way before
+    // the first is looked at.
+    __device__ __forceinline__ void load_all(const Element* row, Pack<Element> (&chunks)[kChunks], std::uint32_t fill = 0) const {
+        const uint4 nothing = {fill, fill, fill, fill};
         if (kIsWhole || is_packed) {
-            const uint4 nothing = pack_words(fill_pack<Element>(fill));
             const Element* const at = row + find_column(0, 0);
             uint4 words[kChunks];
 #pragma unroll
@@ -183,8 +187,8 @@ struct RowSpan {
         } else {
 #pragma unroll
             for (int chunk = 0; chunk < kChunks; ++chunk) {
-                chunks[chunk] = fill_pack<Element>(fill);
-                if (is_there(chunk)) chunks[chunk] = load(row, chunk, fill);
+                chunks[chunk] = unpack<Element>(nothing);
+                if (is_there(chunk)) chunks[chunk] = load(row, chunk, chunks[chunk].values[0]);
             }
         }
     }

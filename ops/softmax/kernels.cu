@@ -195,7 +195,7 @@ __global__ void __launch_bounds__(kThreads* kRows) softmax_registers(const Softm
     const Span span = make_span<Element, kIsMasked, Span>(row, group.rank, kIsWhole ? 0 : boundary);
 
     Pack<Element> kept[Span::kChunks];
-    span.load_all(row.x, kept, minus_infinity());
+    span.load_all(row.x, kept, kMinusInfinityWord<Element>);
     float maximum = minus_infinity();
 #pragma unroll
     for (int chunk = 0; chunk < Span::kChunks; ++chunk) {
@@ -219,7 +219,7 @@ __global__ void __launch_bounds__(kThreads* kRows) softmax_registers(const Softm
         }
     }
     const Finish<Element> finish(base, group.reduce_sum(sum, partials[1]), is_log);
-    if (group.row >= params.rows) return;
+    if (!group.is_real(params.rows)) return;
 #pragma unroll
     for (int chunk = 0; chunk < Span::kChunks; ++chunk) {
         if (!span.is_there(chunk)) continue;
