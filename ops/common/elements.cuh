@@ -98,14 +98,18 @@ __device__ __forceinline__ uint4 pack_words(const Pack<Element>& pack) {
 template <class Element>
 __device__ __forceinline__ void store_pack(Element* target, const Pack<Element>& pack) {
     const uint4 words = pack_words(pack);
-    if (__isShared(target)) {
-        *reinterpret_cast<uint4*>(target) = words;
-    } else {
-        // The compiler may store a uint4 word by word, in four requests that each fill a quarter of their sectors.
-        asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(target)), "r"(words.x), "r"(words.y),
-                     "r"(words.z), "r"(words.w)
-                     : "memory");
-    }
+    *reinterpret_cast<uint4*>(target) = words;
+}
+
+// As store_pack, by one access whatever the compiler knows of the address: it takes uint4 apart behind one that is counted from a boundary,
+// and four requests each fill a quarter of their sectors. It is a branch where store_pack is a predicate.
+template <class Element>
+__device__ __forceinline__ void store_pack_at_once(Element* target, const Pack<Element>& pack) {
+    if (__isShared(target)) return store_pack(target, pack);
+    const uint4 words = pack_words(pack);
+    asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(target)), "r"(words.x), "r"(words.y),
+                 "r"(words.z), "r"(words.w)
+                 : "memory");
 }
 
 template <class Element>

@@ -151,7 +151,7 @@ struct RowSpan {
     __device__ __forceinline__ void store(Element* row, int chunk, const Pack<Element>& pack,
                                           std::bool_constant<kIsWholePack> /*is_whole*/) const {
         if constexpr (kIsWholePack) {
-            store_pack(row + ((chunk * kThreads + rank) * kChunkElems - shift), pack);
+            store_pack_at_once(row + ((chunk * kThreads + rank) * kChunkElems - shift), pack);
         } else {
             store(row, chunk, pack);
         }
@@ -207,7 +207,7 @@ struct RowSpan {
             }
             return;
         }
-        if (is_whole(first)) return store_pack(at, pack);
+        if (is_whole(first)) return store_pack_at_once(at, pack);
 #pragma unroll
         for (int i = 0; i < kChunkElems; ++i) {
             if (holds(chunk, i)) at[i] = from_float<Element>(pack.values[i]);
@@ -226,7 +226,7 @@ struct RowSpan {
         Element* const at = row + find_column(0, 0);
 #pragma unroll
         for (int chunk = 0; chunk < kChunks; ++chunk) {
-            if (is_whole(find_column(chunk, 0))) store_pack(at + chunk * (kThreads * kChunkElems), chunks[chunk]);
+            if (is_whole(find_column(chunk, 0))) store_pack_at_once(at + chunk * (kThreads * kChunkElems), chunks[chunk]);
         }
         visit_cut([&](int number) {
             uint4 part = pack_words(chunks[0]);
