@@ -80,6 +80,7 @@ __device__ __forceinline__ Pack<Element> unpack(const uint4& words) {
 
 template <class Element>
 __device__ __forceinline__ Pack<Element> load_pack(const Element* source) {
+    // A copy first: taken word by word as they are converted, the compiler would load the words by an access each.
     const uint4 words = *reinterpret_cast<const uint4*>(source);
     return unpack<Element>(words);
 }

@@ -35,9 +35,12 @@ struct NormRow {
           sum(p.sum == nullptr ? nullptr : p.sum + row * p.ldsum) {}
 };
 
+// sum / columns; rows have fewer than 2^31, and a number of 64 bits takes longer to convert.
+__device__ __forceinline__ float find_mean(float sum, std::int64_t columns) { return sum / static_cast<float>(static_cast<int>(columns)); }
+
 // 1 / sqrt(squares / columns + eps)
 __device__ __forceinline__ float find_rstd(float squares, std::int64_t columns, float eps) {
-    return rsqrtf(squares / static_cast<float>(static_cast<int>(columns)) + eps);
+    return rsqrtf(find_mean(squares, columns) + eps);
 }
 
 template <class Element>
@@ -71,7 +74,7 @@ __global__ void __launch_bounds__(kThreads) norm_naive(const Norm<Element> p) {
     };
     if constexpr (kIsCentred) {
         for (std::int64_t j = 0; j < p.columns; ++j) mean += read(j);
-        mean /= static_cast<float>(p.columns);
+        mean = find_mean(mean, p.columns);
     }
     for (std::int64_t j = 0; j < p.columns; ++j) squares += (read(j) - mean) * (read(j) - mean);
     const float rstd = find_rstd(squares, p.columns, p.eps);
@@ -121,7 +124,7 @@ __global__ void __launch_bounds__(kThreads* kRows) norm_registers(const Norm<Ele
 #pragma unroll
             for (int i = 0; i < Span::kChunkElems; ++i) mean += values[c].values[i];
         });
-        mean = group.reduce_sum(mean, partials[0]) / static_cast<float>(static_cast<int>(p.columns));
+        mean = find_mean(group.reduce_sum(mean, partials[0]), p.columns);
     }
     visit([&](int c) {
 #pragma unroll
@@ -169,7 +172,7 @@ __global__ void __launch_bounds__(kThreads) norm_passes(const Norm<Element> p) {
 #pragma unroll
             for (const float value : pack.values) mean += value;
         });
-        mean = group.reduce_sum(mean, partials[0]) / static_cast<float>(static_cast<int>(p.columns));
+        mean = find_mean(group.reduce_sum(mean, partials[0]), p.columns);
     }
     span.visit([&](int c) {
         const Pack<Element> pack = span.load(s, c, mean);

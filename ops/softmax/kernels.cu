@@ -28,7 +28,7 @@ struct Row {
     const Element* x;
     Element* y;
     const std::uint8_t* keep;  // of boolean masks, else null
-    const float* scale_at;     // null where x is taken as it is
+    bool is_scaled;            // else x is taken as it is
     float scale;
     int columns;  // of x and y
     int visible;  // the first so many may count
@@ -37,8 +37,8 @@ struct Row {
         : x(static_cast<const Element*>(p.x) + row * p.ldx),
           y(static_cast<Element*>(p.y) + row * p.ldy),
           keep(nullptr),
-          scale_at(p.scale),
-          scale(p.scale == nullptr ? 1.0f : *p.scale),
+          is_scaled(p.scale != nullptr),
+          scale(is_scaled ? *p.scale : 1.0f),
           columns(static_cast<int>(p.columns)),
           visible(columns) {
         if constexpr (kIsMasked) {
@@ -61,7 +61,7 @@ struct Row {
     // Scales a chunk, and makes -inf of what does not count; past the row, and in front of it, that is there already.
     template <class Span>
     __device__ __forceinline__ void count_in(const Span& span, int chunk, Pack<Element>& pack) const {
-        if (!kIsMasked && scale_at == nullptr) return;
+        if (!kIsMasked && !is_scaled) return;
 #pragma unroll
         for (int i = 0; i < Span::kChunkElems; ++i) {
             const bool counts = span.holds(chunk, i) && (!kIsMasked || shows(span.find_column(chunk, i)));

@@ -94,6 +94,8 @@ def reference(inputs: Arrays, problem: Problem) -> dict[str, NDArray[np.float64]
 # Roundings in units of u: expf, its product with the reciprocal, the reciprocal.
 _EXP_ROUNDINGS = 2.0 * ULPS["expf"]
 _SCALE_ROUNDINGS = 2.0
+# Of the distance from the maximum: its own, and in 16 bits those of log2(e) and of the product.
+_DISTANCE_ROUNDINGS = {"float32": 1.0, "bfloat16": 3.0, "float16": 3.0}
 # Per element of the sum: the addition, and, where the maximum moves on, the product with an expf.
 _SUM_ROUNDINGS = 1.0 + 1.0 + _EXP_ROUNDINGS
 
@@ -115,7 +117,7 @@ def tolerance(inputs: Arrays, outputs: Arrays, problem: Problem) -> dict[str, ND
         share = np.exp(y) if _is_log(problem) else y
         counts = np.isfinite(x) & ((share > 0.0) | _is_log(problem))
         distance = np.where(counts, base - x, 0.0)
-        weighted = distance * (1.0 if _find_dtype(problem) == "float32" else 3.0)
+        weighted = distance * _DISTANCE_ROUNDINGS[_find_dtype(problem)]
         scaling = is_scaled * np.where(counts, np.abs(x) + np.abs(base), 0.0)
         mean = (share * (2.0 * weighted + scaling)).sum(axis=1, keepdims=True)
         sum_roundings = mean + _SUM_ROUNDINGS * num_terms + _EXP_ROUNDINGS
