@@ -40,6 +40,7 @@ from harness.spec.kernels import Kernel as Kernel
 from harness.spec.kernels import Label as Label
 from harness.spec.kernels import Launchable as Launchable
 from harness.spec.kernels import Peer as Peer
+from harness.spec.kernels import Preparable as Preparable
 from harness.spec.kernels import Sampling as Sampling
 from harness.spec.kernels import Tunable as Tunable
 from harness.spec.kernels import Variant as Variant

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -190,6 +190,15 @@ class Launchable(Protocol):
 
     def launch(self, *, workspace: int, stream: int, **arguments: Any) -> None:
         """Queue the op on a stream: no allocation, no synchronisation. Raises RuntimeError when the launch fails."""
+        ...
+
+
+@runtime_checkable
+class Preparable(Protocol):
+    """What a compiled variant has beside: its arguments are read once for many launches."""
+
+    def prepare(self, *, workspace: int, stream: int, **arguments: Any) -> Callable[[], object]:
+        """Return what does the same as ``launch`` with these arguments, which the caller keeps alive."""
         ...
 
 

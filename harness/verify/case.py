@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from device.interface import Device, DeviceArray, Stream
-from harness.spec import Indices, Launchable, Op, Problem, Role, Tensor
+from harness.spec import Indices, Launchable, Op, Preparable, Problem, Role, Tensor
 from harness.spec.dtypes import find_dtype
 from harness.verify.allocations import POISON_NAN, Allocation, Damage, Layout
 
@@ -127,7 +127,10 @@ class Case:
 
     def bind(self, launchable: Launchable, stream: Stream) -> Callable[[], object]:
         """Return what queues the variant once, with the tensors and the workspace as they are now: for launches by the thousand."""
-        return functools.partial(launchable.launch, workspace=self.workspace_address, stream=stream.handle, **self.arguments)
+        arguments = {"workspace": self.workspace_address, "stream": stream.handle, **self.arguments}
+        if isinstance(launchable, Preparable):
+            return launchable.prepare(**arguments)
+        return functools.partial(launchable.launch, **arguments)
 
     def prepare(self, *launchables: Launchable) -> None:
         """Allocate the workspace that the variant asks for, or the largest of several that take turns."""
@@ -136,6 +139,10 @@ class Case:
     def read_outputs(self) -> dict[str, NDArray[Any]]:
         """Return the outputs as contiguous host arrays."""
         return {name: slot.read_elements() for name, slot in self._outputs.items()}
+
+    def read_output_bytes(self) -> list[bytes]:
+        """Return all bytes of the outputs' allocations: less work than the elements, where these are to be compared with others alone."""
+        return [slot.buffer.read().tobytes() for slot in self._outputs.values()]
 
     @property
     def input_addresses(self) -> list[int]:

@@ -35,7 +35,7 @@ _WARP = 32
 _MAX_FILLED_BYTES = 1 << 27
 # A launch of all blocks is told by one whose largest size is such a part of it, which may take twice its share: some work does not shrink.
 WHOLE_PART, PART_SLACK = 16, 2
-_LEAST_PART = 1 << 13
+LEAST_PART = 1 << 13
 # Rows that are copied one by one, as they do not follow each other.
 _MOST_COPIES = 1 << 15
 # Of a real device's memory, so that other programs are left some.
@@ -74,7 +74,7 @@ def require_short_launch(device: Device, op: Op, problem: Problem, launchable: L
             raise NotJudgedError(f"a launch would take about {seconds * growth:.0f} s: {seconds:.2g} s for {smaller.name}")
 
 
-def take_part(op: Op, problem: Problem, launchable: Launchable, part: int, least: int = _LEAST_PART) -> Problem | None:
+def take_part(op: Op, problem: Problem, launchable: Launchable, part: int, least: int) -> Problem | None:
     """Return the problem with the largest of its sizes divided by ``part``; None where that is below ``least`` or not served."""
     largest = max(problem.sizes, key=lambda name: problem.sizes[name])
     size = problem.sizes[largest] // part

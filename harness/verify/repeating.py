@@ -45,6 +45,7 @@ def check_launches(
     if observer is not None:
         count = limit_launches(count, _count_instructions(observer, launch, stream))
     first: dict[str, NDArray[Any]] = {}
+    first_bytes: list[bytes] = []
     made = 0
     with contextlib.nullcontext() if observer is None else observer.use_options({"workers": "1"}):
         while made < count:
@@ -54,6 +55,11 @@ def check_launches(
                 launch()
                 made += 1
             stream.synchronize()
+            if deterministic:
+                now = case.read_output_bytes()
+                first_bytes = first_bytes or now
+                if first and now == first_bytes:
+                    continue
             outputs = case.read_outputs()
             first = first or outputs
             if _find_change(first, outputs, expected, made, tally, deterministic=deterministic):

@@ -11,12 +11,23 @@ from device.observer import Report
 from harness.spec import Launchable, Op, Problem
 from harness.verify.allocations import Layout
 from harness.verify.case import Case
-from harness.verify.feasibility import MAX_INSTRUCTIONS, NUM_BLOCKS, PART_SLACK, WHOLE_PART, NotJudgedError, TooLongError, take_part
+from harness.verify.feasibility import (
+    LEAST_PART,
+    MAX_INSTRUCTIONS,
+    NUM_BLOCKS,
+    PART_SLACK,
+    WHOLE_PART,
+    NotJudgedError,
+    TooLongError,
+    take_part,
+)
 from harness.verify.findings import Tally, classify_report
 from harness.verify.places import make_draws
 from harness.verify.written import CHECK
 
 DEPENDENT = "what its blocks write may depend on blocks that are not run"
+# Blocks round a problem up, so that a forecast by smaller ones is not exact.
+_FORECAST_SLACK = 1.1
 _WAITING = "its blocks wait for others, of which only some would run"
 
 
@@ -49,13 +60,16 @@ class SampledLaunch:
             case.launch(self.launchable, self.stream)
         return graphs[0]
 
-    def _launch(self, case: Case, limit: int, *, sample: bool = True) -> None:
-        """Launch, whole on a GPU and by sampled blocks on the emulated device, where they may take ``limit`` warp instructions."""
+    def _launch(self, case: Case, limit: int, *, sample: bool = True) -> int:
+        """Launch, whole on a GPU and by sampled blocks on the emulated device, where they may take ``limit`` warp instructions.
+
+        Returns how many they took, 0 on a GPU.
+        """
         observer = self.device.observer
         self.tally.num_launches += 1
         if observer is None:
             self._run(case)
-            return
+            return 0
         options = {"instruction_limit": str(limit), "read_only": ",".join(map(str, case.input_addresses))}
         if sample:
             seed = make_draws(self.op, self.problem, "blocks", self.seed).integers(1, 2**31)
@@ -67,6 +81,7 @@ class SampledLaunch:
                 self._run(case)
             except RuntimeError as error:
                 failure = error
+            num_instructions = int(observer.get_option("instructions"))
             is_alone = not sample or observer.get_option("dependence").startswith("0,")
             reports = observer.take_reports()
             self._note_reports(reports, limit, sample=sample)
@@ -74,6 +89,7 @@ class SampledLaunch:
             if not is_alone and not self.tally.faults:
                 self._forget_launch(f"{DEPENDENT}: {failure}")
             raise failure
+        return num_instructions
 
     def _run(self, case: Case) -> None:
         case.launch(self.launchable, self.stream)
@@ -100,19 +116,30 @@ class SampledLaunch:
         raise error(reason) from None
 
     def _require_few_instructions(self, limit: int) -> None:
-        """Refuse, before inputs are drawn, what would be ended by the limit: by a part of the problem, in memory that holds nothing."""
+        """Refuse, before inputs are drawn, what would be ended by the limit: by parts of the problem, in memory that holds nothing."""
+        taken = self._count_part(WHOLE_PART, LEAST_PART, PART_SLACK * limit // WHOLE_PART)
+        whole = taken * WHOLE_PART
+        # What does not grow with the size is told by half of that part.
+        if limit < whole <= PART_SLACK * limit and (less := self._count_part(2 * WHOLE_PART, LEAST_PART // 2, limit)):
+            whole = taken + (2 * WHOLE_PART - 2) * (taken - less)
+        if whole > _FORECAST_SLACK * limit:
+            raise NotJudgedError(f"its blocks would take about {whole / 1e6:.0f} million warp instructions, more than {limit / 1e6:.0f}")
+
+    def _count_part(self, part: int, least: int, limit: int) -> int:
+        """Return the warp instructions of a part of the problem; 0 where it is smaller than ``least``, or its launch fails."""
         assert self.device.observer is not None
-        smaller = take_part(self.op, self.problem, self.launchable, WHOLE_PART)
+        smaller = take_part(self.op, self.problem, self.launchable, part, least)
         if smaller is None:
-            return
+            return 0
         probe = replace(self, problem=smaller, tally=Tally())
         try:
             with probe._open_case() as case:
-                probe._launch(case, PART_SLACK * limit // WHOLE_PART, sample=False)
+                return probe._launch(case, limit, sample=False)
         except NotJudgedError as error:
-            raise NotJudgedError(f"a {WHOLE_PART}th of it: {error}") from error
+            raise NotJudgedError(f"a {part}th of it: {error}") from error
         except RuntimeError:
             self.device.observer.clear_error()  # what is wrong shows in the launch itself
+            return 0
 
     @property
     def _depends(self) -> bool:

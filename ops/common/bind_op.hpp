@@ -1,8 +1,11 @@
 // The Python binding of an op from its contract: keyword arguments into the op's Params, by data alone.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <string>
+#include <vector>
 
 #include "common/binding.hpp"
 #include "common/contract.hpp"
@@ -135,20 +138,25 @@ inline void read_tensor_argument(const contract::Description& op, const contract
     }
 }
 
-inline void check_known(const contract::Description& op, const py::kwargs& arguments) {
-    std::vector<std::string> known;
-    for (const auto& tensor : op.tensors) known.emplace_back(tensor.name);
+// The names that a call may have, in order.
+inline std::vector<const char*> list_arguments(const contract::Description& op) {
+    std::vector<const char*> names;
+    for (const auto& tensor : op.tensors) names.push_back(tensor.name);
     for (const auto& attribute : op.attributes) {
-        if (attribute.source == contract::AttributeField::kPassed) known.emplace_back(attribute.name);
+        if (attribute.source == contract::AttributeField::kPassed) names.push_back(attribute.name);
     }
-    for (const auto& scalar : op.scalars) known.emplace_back(scalar.name);
-    std::string list;
-    for (const auto& name : known) list += (list.empty() ? "" : ", ") + name;
+    for (const auto& scalar : op.scalars) names.push_back(scalar.name);
+    return names;
+}
+
+inline void check_known(const contract::Description& op, const py::kwargs& arguments) {
+    const std::vector<const char*> known = list_arguments(op);
     for (const auto& [key, value] : arguments) {
         const auto name = key.cast<std::string>();
-        if (std::find(known.begin(), known.end(), name) == known.end()) {
-            throw_type_error(name + ": unknown argument; there are: " + list);
-        }
+        if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+        std::string list;
+        for (const char* each : known) list += (list.empty() ? "" : ", ") + std::string(each);
+        throw_type_error(name + ": unknown argument; there are: " + list);
     }
 }
 

@@ -7,9 +7,7 @@
 #include <dlfcn.h>
 #include <pybind11/pybind11.h>
 
-#include <algorithm>
 #include <cstdint>
-#include <initializer_list>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -241,6 +239,24 @@ private:
     Launch launch_ = nullptr;
 };
 
+// What a launch is made of.
+template <class Params>
+struct QueuedCall {
+    Params params;
+    std::uint64_t workspace, stream;
+};
+
+template <class Params>
+QueuedCall<Params> read_call(Params (*read)(const py::kwargs&), const py::kwargs& arguments, const char* function) {
+    const py::dict rest = arguments.attr("copy")();
+    for (const char* key : {"workspace", "stream"}) {
+        if (!rest.contains(key)) throw_type_error(std::string(function) + ": keyword argument '" + key + "' is missing");
+    }
+    const auto workspace = rest.attr("pop")("workspace").cast<std::uint64_t>();
+    const auto stream = rest.attr("pop")("stream").cast<std::uint64_t>();
+    return {read(py::reinterpret_borrow<py::kwargs>(rest)), workspace, stream};
+}
+
 // Registers class Variant(library, symbol_suffix) with the calls that harness.spec.Launchable asks for. `read` turns the keyword
 // arguments of a call, all of them and no others, into the op's Params.
 template <class Params>
@@ -257,15 +273,19 @@ void bind_variant(py::module_& module, const char* op, Params (*read)(const py::
             "workspace_bytes", [read](const Library& self, const py::kwargs& arguments) { return self.workspace_bytes(read(arguments)); },
             "Return the device memory in bytes that launch wants as workspace.")
         .def(
+            "prepare",
+            [read](const py::object& self, const py::kwargs& arguments) {
+                const QueuedCall<Params> call = read_call(read, arguments, "prepare");
+                const auto& library = self.cast<const Library&>();
+                return py::cpp_function([self, &library, call] { library.launch(call.params, call.workspace, call.stream); });
+            },
+            "Return what queues the op as launch does, on these arguments, which are read once: for launches by the thousand. Nothing\n"
+            "of the caller's is kept alive.")
+        .def(
             "launch",
             [read](const Library& self, const py::kwargs& arguments) {
-                const py::dict rest = arguments.attr("copy")();
-                for (const char* key : {"workspace", "stream"}) {
-                    if (!rest.contains(key)) throw_type_error(std::string("launch: keyword argument '") + key + "' is missing");
-                }
-                const auto workspace = rest.attr("pop")("workspace").cast<std::uint64_t>();
-                const auto stream = rest.attr("pop")("stream").cast<std::uint64_t>();
-                self.launch(read(py::reinterpret_borrow<py::kwargs>(rest)), workspace, stream);
+                const QueuedCall<Params> call = read_call(read, arguments, "launch");
+                self.launch(call.params, call.workspace, call.stream);
             },
             "Queue the op on a stream (a cudaStream_t as an integer): no allocation, no synchronisation.");
 }
@@ -274,20 +294,6 @@ void bind_variant(py::module_& module, const char* op, Params (*read)(const py::
 inline py::object take_argument(const py::kwargs& arguments, const char* name) {
     if (!arguments.contains(name)) throw_type_error(std::string(name) + ": argument is missing");
     return arguments[name];
-}
-
-// Throws TypeError for a keyword argument that is not one of `known`.
-inline void check_argument_names(const py::kwargs& arguments, std::initializer_list<const char*> known) {
-    for (const auto& [key, value] : arguments) {
-        const auto name = key.cast<std::string>();
-        bool is_known = false;
-        std::string list;
-        for (const char* candidate : known) {
-            is_known = is_known || name == candidate;
-            list += (list.empty() ? "" : ", ") + std::string(candidate);
-        }
-        if (!is_known) throw_type_error(name + ": unknown argument; there are: " + list);
-    }
 }
 
 }  // namespace aicf

@@ -22,7 +22,7 @@ from harness.build.binding import build_binding
 from harness.build.builder import build_op
 from harness.freezing.gates.domain import find_disagreement
 from harness.records.provenance import find_device_kind
-from harness.spec import Launchable, Problem, SpecError, Variant
+from harness.spec import Launchable, Preparable, Problem, SpecError, Variant
 from harness.targets import find_target
 from harness.testing import OpUnderTest
 from harness.timing.batches import InPlaceLaunch, Mode
@@ -131,6 +131,30 @@ def test_strides_that_fold_and_arrays_that_overlap_are_refused(device: Device, o
     assert supports(**woven) == ""
     with pytest.raises(ValueError, match="overlaps state"):
         supports(**woven | {"y": View(y, strides=wide, data=(address + 28, False))})
+
+
+def test_a_prepared_launch_does_the_same_each_time(device: Device, open_kernel: Open) -> None:
+    launchable = open_kernel("honest")
+    assert isinstance(launchable, Preparable)
+    inputs = make_inputs(OP, PROBLEM)
+    stream = device.create_stream(non_blocking=True)
+    with Case(device, OP, PROBLEM) as case:
+        case.prepare(launchable)
+        with pytest.raises(TypeError, match="prepare: keyword argument 'stream' is missing"):
+            launchable.prepare(workspace=0, **case.arguments)
+        with pytest.raises(TypeError, match="gain: unknown argument"):
+            launchable.prepare(workspace=0, stream=0, gain=1.0, **case.arguments)
+        case.upload(inputs)
+        case.launch(launchable, stream)
+        stream.synchronize()
+        expected = {name: values.tobytes() for name, values in case.read_outputs().items()}
+        queue = case.bind(launchable, stream)
+        del launchable
+        for _ in range(2):
+            case.upload(inputs)
+            queue()
+            stream.synchronize()
+            assert {name: values.tobytes() for name, values in case.read_outputs().items()} == expected
 
 
 def test_c_callers_are_told_what_is_wrong(device: Device, open_kernel: Open) -> None:

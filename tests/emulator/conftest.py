@@ -84,7 +84,7 @@ def _restore(runtime: Runtime, options: dict[str, str]) -> None:
     if runtime.is_emulated:
         now = runtime.options()
         # What is counted is nobody's to set.
-        for name in (n for n, value in options.items() if now[n] != value and n not in ("suppressed", "dependence")):
+        for name in (n for n, value in options.items() if now[n] != value and n not in ("suppressed", "dependence", "instructions")):
             assert runtime.set_option(name, options[name]) == 0, runtime.message()
         runtime.reports()
 

@@ -8,7 +8,9 @@ from ctypes import c_float
 import numpy as np
 import pytest
 
+from .cuda_runtime import Runtime
 from .kernels import Kernels
+from .ptx_kernels import run_ptx, text_of
 
 
 @pytest.fixture
@@ -161,3 +163,13 @@ def test_named_barriers_order_producer_and_consumer(kernels: Kernels) -> None:
     (out,), reports = kernels.run("named_barriers", np.zeros((5, 32), np.int32), 5)
     assert not reports
     assert np.array_equal(out, np.arange(5)[:, None] * 100 + np.arange(31, -1, -1))
+
+
+def test_a_launch_finds_nothing_of_the_one_before_in_its_blocks(emulator: Runtime) -> None:
+    """The launches of a thread take turns in the same memory: what nobody wrote is the same in each of them."""
+    place = "shl.b32 %r1, %r0, 2; mov.u32 %r2, words; add.u32 %r2, %r2, %r1; mul.wide.u32 %rd1, %r0, 4; add.u64 %rd2, %rd0, %rd1;"
+    use = "ld.shared.u32 %r3, [%r2]; st.global.u32 [%rd2], %r3; mov.u32 %r4, 7; st.shared.u32 [%r2], %r4;"
+    text = text_of(place + use, module=".shared .align 4 .b8 words[128];")
+    for _ in range(2):
+        after, _ = run_ptx(emulator, text, np.ones(32, np.uint32), checks="none")
+        assert not after.any()

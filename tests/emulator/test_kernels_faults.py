@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from ctypes import c_int, c_void_p
+from ctypes import c_float, c_int, c_void_p
 from typing import Any
 
 import numpy as np
@@ -124,6 +124,20 @@ def test_instruction_limit(kernels: Kernels) -> None:
     with kernels.options(instruction_limit=1_000):
         _, reports = kernels.run("endless", np.zeros(1, np.int32))
     assert kinds(reports) == {"instruction_limit"} and kernels.status == TIMEOUT
+
+
+def test_instructions_are_counted_where_they_are_limited(kernels: Kernels) -> None:
+    counts = []
+    for blocks in (1, 2, 2):
+        x = np.zeros(256 * blocks, np.float32)
+        with kernels.options(instruction_limit=1_000_000):
+            kernels.run("saxpy", len(x), c_float(2.0), x, x.copy())
+            counts.append(int(kernels.cuda.options()["instructions"]))
+    assert counts[1] == counts[2] == 2 * counts[0] > 0
+    assert int(kernels.cuda.options()["instructions"]) == 0
+    kernels.run("saxpy", len(x), c_float(2.0), x, x.copy())
+    assert int(kernels.cuda.options()["instructions"]) == 0  # nobody asked
+    assert kernels.cuda.set_option("instructions", 1) != 0 and "cannot be set" in kernels.cuda.message()
 
 
 @pytest.mark.parametrize(("kind", "said"), [(0, "without a store, an atomic or a barrier"), (1, "turns of loops"), (2, "without a store")])

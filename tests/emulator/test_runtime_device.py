@@ -411,7 +411,7 @@ def test_a_variable_that_cannot_be_obeyed_refuses_every_call(
 
 def test_the_names_that_python_knows_are_those_of_the_library(emulator: Runtime) -> None:
     names = emulator.library.aicfEmulatorOptionNames().decode().split(",")
-    assert sorted(EMULATOR_OPTIONS) == sorted({*names, "level"} - {"dependence", "suppressed"})
+    assert sorted(EMULATOR_OPTIONS) == sorted({*names, "level"} - {"dependence", "instructions", "suppressed"})
 
 
 def test_the_version_names_the_instruction_set(emulator: Runtime) -> None:

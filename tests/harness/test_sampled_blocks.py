@@ -17,6 +17,7 @@ from device.observer import Report
 from harness.discover import find_op
 from harness.spec import Problem
 from harness.verify.feasibility import (
+    LEAST_PART,
     NotJudgedError,
     count_warps,
     is_affordable,
@@ -49,8 +50,7 @@ class Observer:
         return self.reports
 
     def get_option(self, name: str) -> str:
-        assert name == "dependence"
-        return self.dependence
+        return {"dependence": self.dependence, "instructions": "0"}[name]
 
     def find_written(self, address: int, size_bytes: int) -> list[tuple[int, int]]:
         return self.written
@@ -152,10 +152,38 @@ def test_a_launch_that_fills_a_large_tensor_first_is_not_made() -> None:
 
 def test_a_part_of_a_problem_is_one_of_its_largest_size() -> None:
     server: Any = SimpleNamespace(supports=lambda **arguments: "" if arguments["x"].shape[0] == 2 else "not so many rows")
-    part = take_part(OP, Problem({"rows": 2, "columns": 1 << 24}, padding={"x": 8}), server, 16)
+    part = take_part(OP, Problem({"rows": 2, "columns": 1 << 24}, padding={"x": 8}), server, 16, LEAST_PART)
     assert part is not None and part.sizes == {"rows": 2, "columns": 1 << 20} and part.padding == {"x": 8}
-    assert take_part(OP, Problem({"rows": 2, "columns": 1 << 16}), server, 16) is None, "most of its work may be what any launch does"
-    assert take_part(OP, Problem({"rows": 3, "columns": 1 << 24}), server, 16) is None
+    assert take_part(OP, Problem({"rows": 2, "columns": 1 << 16}), server, 16, LEAST_PART) is None, (
+        "most of its work may be what any launch does"
+    )
+    assert take_part(OP, Problem({"rows": 3, "columns": 1 << 24}), server, 16, LEAST_PART) is None
+
+
+@pytest.mark.parametrize(
+    ("parts", "is_refused", "probes"),
+    [
+        ((0, 0), False, 1),  # too small for parts
+        ((3, 0), False, 1),
+        ((4, 2), True, 2),  # 64, as all of it grows with the size
+        ((4, 3), False, 2),  # 34, as half of it does not
+        ((7, 0), True, 1),
+    ],
+)
+def test_a_launch_of_all_blocks_is_forecast_by_parts(
+    monkeypatch: pytest.MonkeyPatch, parts: tuple[int, int], is_refused: bool, probes: int
+) -> None:
+    made = []
+
+    def count(self: SampledRun, part: int, least: int, limit: int) -> int:
+        made.append(part)
+        return parts[part == 32] * 10**6
+
+    monkeypatch.setattr(SampledRun, "_count_part", count)
+    context = pytest.raises(NotJudgedError, match=r"its blocks would take about .* million warp instructions, more than 50")
+    with context if is_refused else nullcontext():
+        make_run(Observer())._require_few_instructions(50_000_000)
+    assert made == [16, 32][:probes]
 
 
 def judge_whole(monkeypatch: pytest.MonkeyPatch, refusal: str, rows: int = 1024) -> list[str]:

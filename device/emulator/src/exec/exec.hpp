@@ -140,6 +140,7 @@ struct LaunchResult {
     int status = kSuccess;  // LaunchStatus
     std::vector<Report> reports;
     Counters counters;
+    uint64_t instructions = 0;  // of a launch with a limit: of warps, matrix products as multiply-adds of 32 lanes
     uint32_t race_launch = 0;  // a number, when races in global memory were checked
     std::vector<LineCounters> lines;  // with counters on: by PTX line
 };

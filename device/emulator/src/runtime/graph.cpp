@@ -55,6 +55,7 @@ void run_kernel(Runtime& runtime, const KernelOp& operation) {
     LaunchResult result = run(launch, runtime.memory(), options);
     if (notes_footprint) note_footprint(runtime, work, runtime.memory().footprints().take());
     runtime.last_race_launch = result.race_launch;
+    runtime.limited_instructions += result.instructions;
     std::string text;
     bool is_interrupted = false;
     for (Report& report : result.reports) {

@@ -135,8 +135,14 @@ const Option kOptions[] = {
      },
      [](const Runtime& r) { return std::to_string(r.options.seed); }},
     {"instruction_limit",
-     [](Runtime& r, const std::string& v) { r.options.instruction_limit = parse_number("instruction_limit", v, 0, UINT64_MAX); },
+     [](Runtime& r, const std::string& v) {
+         r.options.instruction_limit = parse_number("instruction_limit", v, 0, UINT64_MAX);
+         r.limited_instructions = 0;
+     },
      [](const Runtime& r) { return std::to_string(r.options.instruction_limit); }},
+    {"instructions",
+     [](Runtime&, const std::string&) { throw Failure{kErrInvalidValue, "option instructions: it is a count, and cannot be set"}; },
+     [](const Runtime& r) { return std::to_string(r.limited_instructions); }},
     {"loop_limit", [](Runtime& r, const std::string& v) { r.options.loop_limit = parse_number("loop_limit", v, 0, UINT64_MAX); },
      [](const Runtime& r) { return std::to_string(r.options.loop_limit); }},
     {"sample_blocks", [](Runtime& r, const std::string& v) { r.options.sample_blocks = parse_number("sample_blocks", v, 0, UINT64_MAX); },

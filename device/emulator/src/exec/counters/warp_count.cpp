@@ -275,6 +275,8 @@ void Interpreter<M>::count_local(uint32_t mask, const uint64_t* address, uint32_
 
 template <Mode M>
 void Interpreter<M>::count_tensor(TensorType type, uint64_t flops) {
+    worker_.matrix_products += flops / 2;
+    if constexpr (!kCount) return;
     Counters& counters = count();
     counters.tensor++;
     switch (type) {

@@ -2,15 +2,65 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cstring>
 #include <new>
+#include <vector>
 
 #include "../race/race.hpp"
 #include "engine.hpp"
 
 namespace aicf::emu {
+namespace {
+
+// Small regions of blocks that are gone, for the next launch of the same thread: the pages of new ones are faulted in one by one, which
+// takes longer than a block that has little to do.
+class SpareRegions {
+public:
+    ~SpareRegions() {
+        for (const Region& region : regions_) munmap(region.at, region.bytes);
+    }
+
+    // Memory that is all zeros.
+    void* take(size_t bytes) {
+        const auto found = std::find_if(regions_.begin(), regions_.end(), [&](const Region& region) { return region.bytes == bytes; });
+        if (found != regions_.end()) {
+            void* at = found->at;
+            regions_.erase(found);
+            return std::memset(at, 0, bytes);
+        }
+        void* at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (at == MAP_FAILED) throw std::bad_alloc();
+        return at;
+    }
+
+    void give_back(void* at, size_t bytes) {
+        if (bytes > kMostBytes) {
+            munmap(at, bytes);
+            return;
+        }
+        if (regions_.size() == kMostRegions) {
+            munmap(regions_.front().at, regions_.front().bytes);
+            regions_.erase(regions_.begin());
+        }
+        regions_.push_back({at, bytes});
+    }
+
+private:
+    // More are the blocks of no cluster; of larger ones most is not touched, and would be cleared all the same.
+    static constexpr size_t kMostRegions = 16, kMostBytes = 1024 * 1024;
+    struct Region {
+        void* at;
+        size_t bytes;
+    };
+    std::vector<Region> regions_;
+};
+
+thread_local SpareRegions spare_regions;
+
+}  // namespace
 
 Block::~Block() {
-    if (region) munmap(region, region_bytes);
+    if (region) spare_regions.give_back(region, region_bytes);
 }
 
 void Block::allocate(LaunchState& state) {
@@ -42,11 +92,7 @@ void Block::allocate(LaunchState& state) {
     const size_t writes_at = reserve(race ? 4 * units : 0), reads_at = reserve(race ? 4 * units : 0),
                  warps_at = reserve(race ? 4 * units : 0);
     region_bytes = round_up(at, 4096);
-    region = mmap(nullptr, region_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (region == MAP_FAILED) {
-        region = nullptr;
-        throw std::bad_alloc();
-    }
+    region = spare_regions.take(region_bytes);
     uint8_t* base = static_cast<uint8_t*>(region);
     shared = base + shared_at;
     shared_state = init ? base + shared_state_at : nullptr;

@@ -400,6 +400,7 @@ struct Worker {
     std::array<uint32_t, PendingReads::kSlots> pending_pc;
     std::array<PendingReads, PendingReads::kSlots> pending_reads;
     uint64_t instructions = 0;
+    uint64_t matrix_products = 0;  // multiply-adds of instructions on matrices
     uint64_t progress = 0;  // changes of what warps poll for: without any, blocks that only poll are in a deadlock
 };
 void run_workers(LaunchState& state, std::vector<Worker>& workers);  // until the launch ends

@@ -273,6 +273,10 @@ LaunchResult run(const Launch& launch, DeviceMemory& memory, const ExecOptions& 
         note_primary(state);
     }
     result.status = state.status;
+    if (options.instruction_limit != 0) {
+        result.instructions = state.instructions.load(std::memory_order_relaxed);
+        for (const Worker& worker : pool) result.instructions += worker.matrix_products / kWarpLanes;
+    }
     result.reports = std::move(state.reports);
     result.counters = state.counters;
     return result;

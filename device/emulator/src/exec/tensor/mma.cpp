@@ -136,8 +136,7 @@ void Interpreter<M>::mma(const Inst& inst, uint32_t mask) {
     if (!together(inst, mask)) return;
     const uint32_t* const list = &image_.operand_lists[inst.imm];
     const MatrixForm form = get_form(list);
-    if constexpr (kCount)
-        count_tensor(counted_as(form.a), 2ull * form.m * form.n() * form.k * (form.quad_pairs ? 4 : 1) / (form.sparse ? 2 : 1));
+    count_tensor(counted_as(form.a), 2ull * form.m * form.n() * form.k * (form.quad_pairs ? 4 : 1) / (form.sparse ? 2 : 1));
     const uint32_t* operands = list + kFormWords;
     if (form.quad_pairs) {
         quad_pair_mma(inst, mask);

@@ -299,7 +299,7 @@ void Interpreter<M>::wgmma_issue(const Inst& inst, uint32_t mask) {
     }
     op.b = row64(inst.b)[lane];
     if (form.sparse) std::memcpy(op.metadata, row32(operands[num_d + (form.a_in_registers ? 4 : 0)]), kRow32Bytes);
-    if constexpr (kCount) count_tensor(counted_as(form.a), 2ull * 16 * form.n() * form.k / (form.sparse ? 2 : 1));
+    count_tensor(counted_as(form.a), 2ull * 16 * form.n() * form.k / (form.sparse ? 2 : 1));
     if (checking(kSynccheck)) check_wgmma_order(form, operands, op.serial);
 
     // What it reads: of A this warp's rows, of B everything.

@@ -161,7 +161,7 @@ private:
     void count_async_copy(uint32_t mask, uint32_t reading, const uint64_t* to, const uint64_t* from, uint32_t size);
     // ldmatrix, stmatrix: shared addresses of 8 rows of 16 bytes for each matrix, in lane order.
     void count_matrix(const uint64_t* row_address, uint32_t num_matrices, bool is_store);
-    // A tensor instruction of this warp and its share of the operations (2 m n k).
+    // A tensor instruction of this warp and its share of the operations (2 m n k): in every mode, as they count for what is limited.
     void count_tensor(TensorType type, uint64_t flops);
     // The sectors of a run of bytes that a bulk copy reads or writes in global memory (its bytes are the caller's to count).
     void count_bulk_global(uint64_t address, uint32_t bytes, bool read, bool written);
