@@ -1,7 +1,6 @@
 // The Python binding of an op from its contract: keyword arguments into the op's Params, by data alone.
 #pragma once
 
-#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <string>
@@ -149,20 +148,9 @@ inline std::vector<const char*> list_arguments(const contract::Description& op) 
     return names;
 }
 
-inline void check_known(const contract::Description& op, const py::kwargs& arguments) {
-    const std::vector<const char*> known = list_arguments(op);
-    for (const auto& [key, value] : arguments) {
-        const auto name = key.cast<std::string>();
-        if (std::find(known.begin(), known.end(), name) != known.end()) continue;
-        std::string list;
-        for (const char* each : known) list += (list.empty() ? "" : ", ") + std::string(each);
-        throw_type_error(name + ": unknown argument; there are: " + list);
-    }
-}
-
 // Fills a Params struct that is all zero.
 inline void read_arguments(const contract::Description& op, const py::kwargs& arguments, void* params) {
-    check_known(op, arguments);
+    check_argument_names(arguments, list_arguments(op));
     std::int32_t codes[contract::kMaxAttributes] = {};
     for (int i = 0; i < op.attributes.count; ++i) {
         const auto& attribute = op.attributes[i];

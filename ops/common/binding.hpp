@@ -7,6 +7,7 @@
 #include <dlfcn.h>
 #include <pybind11/pybind11.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <stdexcept>
@@ -294,6 +295,17 @@ void bind_variant(py::module_& module, const char* op, Params (*read)(const py::
 inline py::object take_argument(const py::kwargs& arguments, const char* name) {
     if (!arguments.contains(name)) throw_type_error(std::string(name) + ": argument is missing");
     return arguments[name];
+}
+
+// Throws TypeError for a keyword argument that is not one of `known`: for bindings that read their arguments themselves.
+inline void check_argument_names(const py::kwargs& arguments, const std::vector<const char*>& known) {
+    for (const auto& [key, value] : arguments) {
+        const auto name = key.cast<std::string>();
+        if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+        std::string list;
+        for (const char* each : known) list += (list.empty() ? "" : ", ") + std::string(each);
+        throw_type_error(name + ": unknown argument; there are: " + list);
+    }
 }
 
 }  // namespace aicf
