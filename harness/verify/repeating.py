@@ -57,9 +57,9 @@ def check_launches(
             stream.synchronize()
             if deterministic:
                 now = case.read_output_bytes()
-                first_bytes = first_bytes or now
-                if first and now == first_bytes:
+                if now == first_bytes:
                     continue
+                first_bytes = first_bytes or now
             outputs = case.read_outputs()
             first = first or outputs
             if _find_change(first, outputs, expected, made, tally, deterministic=deterministic):

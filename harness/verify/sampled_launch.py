@@ -63,7 +63,7 @@ class SampledLaunch:
     def _launch(self, case: Case, limit: int, *, sample: bool = True) -> int:
         """Launch, whole on a GPU and by sampled blocks on the emulated device, where they may take ``limit`` warp instructions.
 
-        Returns how many they took, 0 on a GPU.
+        Returns how many they took, with matrix products as the emulated device counts them; 0 on a GPU.
         """
         observer = self.device.observer
         self.tally.num_launches += 1

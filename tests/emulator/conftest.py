@@ -18,7 +18,7 @@ from device import UnavailableError, read_settings
 from device.loader import find_cuda_library, find_emulator_library
 from tests.sharing import make_once
 
-from .cuda_runtime import PTX, ROOT, Runtime, run_isolated
+from .cuda_runtime import COUNTS, PTX, ROOT, Runtime, run_isolated
 from .kernels import SOURCE, Kernels, build
 
 
@@ -84,7 +84,7 @@ def _restore(runtime: Runtime, options: dict[str, str]) -> None:
     if runtime.is_emulated:
         now = runtime.options()
         # What is counted is nobody's to set.
-        for name in (n for n, value in options.items() if now[n] != value and n not in ("suppressed", "dependence", "instructions")):
+        for name in (n for n, value in options.items() if now[n] != value and n not in COUNTS):
             assert runtime.set_option(name, options[name]) == 0, runtime.message()
         runtime.reports()
 

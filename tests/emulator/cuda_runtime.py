@@ -23,6 +23,8 @@ ROOT = Path(__file__).resolve().parents[2]
 HOST_TO_HOST, HOST_TO_DEVICE, DEVICE_TO_HOST, DEVICE_TO_DEVICE, COPY_DEFAULT = range(5)
 GLOBAL, THREAD_LOCAL, RELAXED = range(3)
 LEGACY_STREAM, PER_THREAD_STREAM = 1, 2
+# Options of the emulator that say what was counted, and cannot be set.
+COUNTS = {"dependence", "instructions", "suppressed"}
 
 PTX = r"""
 .version 8.0

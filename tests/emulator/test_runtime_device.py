@@ -19,7 +19,7 @@ import pytest
 from device.loader import find_cuda_library
 from device.settings import EMULATOR_OPTIONS
 
-from .cuda_runtime import LEGACY_STREAM, PER_THREAD_STREAM, ROOT, Args, Dim3, Runtime, run_isolated
+from .cuda_runtime import COUNTS, LEGACY_STREAM, PER_THREAD_STREAM, ROOT, Args, Dim3, Runtime, run_isolated
 
 INVALID_DEVICE, INVALID_HANDLE, NOT_PERMITTED, NOT_SUPPORTED = 101, 400, 800, 801
 HostFunction = ctypes.CFUNCTYPE(None, c_void_p)
@@ -411,7 +411,7 @@ def test_a_variable_that_cannot_be_obeyed_refuses_every_call(
 
 def test_the_names_that_python_knows_are_those_of_the_library(emulator: Runtime) -> None:
     names = emulator.library.aicfEmulatorOptionNames().decode().split(",")
-    assert sorted(EMULATOR_OPTIONS) == sorted({*names, "level"} - {"dependence", "instructions", "suppressed"})
+    assert sorted(EMULATOR_OPTIONS) == sorted({*names, "level"} - COUNTS)
 
 
 def test_the_version_names_the_instruction_set(emulator: Runtime) -> None:

@@ -3,17 +3,11 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <new>
+
+#include "map_zeros.hpp"
 
 namespace aicf::emu {
 namespace {
-
-// Zeros that cost nothing until they are used.
-uint8_t* map_zeros(uint64_t bytes) {
-    void* map = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (map == MAP_FAILED) throw std::bad_alloc();
-    return static_cast<uint8_t*>(map);
-}
 
 void add_run(std::vector<Interval>& out, uint64_t begin, uint64_t end, size_t most) {
     if (!out.empty() && out.back().end == begin)
@@ -25,8 +19,8 @@ void add_run(std::vector<Interval>& out, uint64_t begin, uint64_t end, size_t mo
 }  // namespace
 
 FootprintMap::FootprintMap(uint64_t base, uint64_t capacity_bytes) : base_(base), capacity_(capacity_bytes) {
-    for (uint8_t*& bits : bits_) bits = map_zeros(capacity_ / 8 + 8);
-    dirty_ = map_zeros((capacity_ >> kChunkShift) + 1);
+    for (uint8_t*& bits : bits_) bits = static_cast<uint8_t*>(map_zeros(capacity_ / 8 + 8));
+    dirty_ = static_cast<uint8_t*>(map_zeros((capacity_ >> kChunkShift) + 1));
 }
 
 FootprintMap::~FootprintMap() {

@@ -98,6 +98,10 @@ std::string count_dependence(const Runtime& runtime) {
     return std::to_string(memory->num_dependent_blocks) + "," + std::to_string(memory->num_shared_updates);
 }
 
+[[noreturn]] void refuse_to_set(const std::string& name, const std::string& what) {
+    throw Failure{kErrInvalidValue, "option " + name + ": it is " + what + ", and cannot be set"};
+}
+
 struct Option {
     const char* name;
     void (*write)(Runtime&, const std::string&);
@@ -140,8 +144,7 @@ const Option kOptions[] = {
          r.limited_instructions = 0;
      },
      [](const Runtime& r) { return std::to_string(r.options.instruction_limit); }},
-    {"instructions",
-     [](Runtime&, const std::string&) { throw Failure{kErrInvalidValue, "option instructions: it is a count, and cannot be set"}; },
+    {"instructions", [](Runtime&, const std::string&) { refuse_to_set("instructions", "a count"); },
      [](const Runtime& r) { return std::to_string(r.limited_instructions); }},
     {"loop_limit", [](Runtime& r, const std::string& v) { r.options.loop_limit = parse_number("loop_limit", v, 0, UINT64_MAX); },
      [](const Runtime& r) { return std::to_string(r.options.loop_limit); }},
@@ -153,8 +156,7 @@ const Option kOptions[] = {
      [](const Runtime& r) { return list_allocations(r, &Allocation::read_only); }},
     {"given", [](Runtime& r, const std::string& v) { mark_allocations(r, "given", v, &DeviceMemory::set_given); },
      [](const Runtime& r) { return list_allocations(r, &Allocation::given); }},
-    {"dependence",
-     [](Runtime&, const std::string&) { throw Failure{kErrInvalidValue, "option dependence: it is two counts, and cannot be set"}; },
+    {"dependence", [](Runtime&, const std::string&) { refuse_to_set("dependence", "two counts"); },
      [](const Runtime& r) { return count_dependence(r); }},
     {"zero_memory",
      [](Runtime& r, const std::string& v) {
@@ -219,8 +221,7 @@ const Option kOptions[] = {
     {"summary_file", [](Runtime&, const std::string& v) { exit_options().summary_file = v; },
      [](const Runtime&) { return exit_options().summary_file; }},
     {"suppressions", [](Runtime&, const std::string& v) { set_suppressions(v); }, [](const Runtime&) { return suppressions_path(); }},
-    {"suppressed",
-     [](Runtime&, const std::string&) { throw Failure{kErrInvalidValue, "option suppressed: it is a count, and cannot be set"}; },
+    {"suppressed", [](Runtime&, const std::string&) { refuse_to_set("suppressed", "a count"); },
      [](const Runtime&) { return std::to_string(count_suppressed()); }},
     {"report_file", [](Runtime&, const std::string& v) { set_report_file(v); }, [](const Runtime&) { return report_file(); }},
 };

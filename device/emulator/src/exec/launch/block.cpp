@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <cstring>
-#include <new>
 #include <vector>
 
+#include "../../memory/map_zeros.hpp"
 #include "../race/race.hpp"
 #include "engine.hpp"
 
@@ -28,9 +28,7 @@ public:
             regions_.erase(found);
             return std::memset(at, 0, bytes);
         }
-        void* at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (at == MAP_FAILED) throw std::bad_alloc();
-        return at;
+        return map_zeros(bytes);
     }
 
     void give_back(void* at, size_t bytes) {

@@ -11,6 +11,7 @@
 #include <thread>
 #include <unordered_set>
 
+#include "../../memory/map_zeros.hpp"
 #include "../../memory/race_shadow.hpp"
 #include "engine.hpp"
 
@@ -26,9 +27,7 @@ struct SectorMap {
     size_t bytes = 0;
     explicit SectorMap(const DeviceMemory& memory) {
         bytes = round_up((memory.high_water_address() - memory.base()) / 256 + 64, 4096);
-        void* map = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (map == MAP_FAILED) throw std::bad_alloc();
-        bits = static_cast<std::atomic<uint64_t>*>(map);
+        bits = static_cast<std::atomic<uint64_t>*>(map_zeros(bytes));
     }
     ~SectorMap() { munmap(bits, bytes); }
     SectorMap(const SectorMap&) = delete;
