@@ -36,16 +36,17 @@ class Plan:
         return sorted(names)
 
     def list_variants(self, listed: Sequence[str], *, with_all: bool) -> list[str]:
-        """Return the variants that are to be built: the op's choices that are not frozen as they are; all where nothing is chosen."""
-        pairs = list(zip(self.choices, self.owns, strict=True))
-        if with_all or any(not c.kernel and not own for c, own in pairs):
-            return list(dict.fromkeys([*listed, *(own for own in self.owns if own)]))
-        return sorted({own for c, own in pairs if own and c.variant != own})
+        """Return the variants that are to be built: the op's choices, whose code may be another than what was frozen; or all, as where nothing
+        is chosen."""
+        owns = dict.fromkeys(own for own in self.owns if own)
+        if with_all or any(not c.kernel and not own for c, own in zip(self.choices, self.owns, strict=True)):
+            return list(dict.fromkeys([*listed, *owns]))
+        return sorted(owns)
 
 
 @dataclass(frozen=True)
 class Contenders:
-    """Those who are there: builds and opened kernels by name."""
+    """Those who are there: builds and opened kernels by name. ``sealed_as`` are the variants of the op that frozen kernels still are."""
 
     builds: Mapping[str, BuildResult]
     sealed: Mapping[str, Launchable]
@@ -80,4 +81,10 @@ def build_contenders(session: Session, kernels: Sequence[str], variants: Sequenc
             assert build.library is not None
             builds[build.variant.name] = build
             opened[build.variant.name] = open_variant(loaded.op, binding, build.library, build.variant)
-    return Contenders(builds, sealed, {name: build.variant.name for name, (build, _, _) in made.items()}, opened)
+    same = {name: build.variant.name for name, (build, _, _) in made.items() if _is_still(build, builds.get(build.variant.name))}
+    return Contenders(builds, sealed, same, opened)
+
+
+def _is_still(frozen: BuildResult, present: BuildResult | None) -> bool:
+    """Return whether a frozen kernel does what the variant of its name does now; one that is not built is taken for the same."""
+    return present is None or frozen.launch_hash == present.launch_hash

@@ -138,15 +138,15 @@ def line_up(
     *,
     with_all: bool,
 ) -> Match:
-    """Return who is timed on a problem: what users get first, then the op's own choice where that is another variant, then libraries.
+    """Return who is timed on a problem: what users get first, then the op's own choice where that is other code, then libraries.
 
-    ``sealed`` are opened frozen kernels by name and ``sealed_as`` the variants that they are; ``variants`` and ``peers`` are opened too.
+    ``sealed`` are opened frozen kernels by name and ``sealed_as`` the variants that they still are; ``variants`` and ``peers`` are opened too.
     ``with_all`` adds all frozen kernels that serve, and all variants, for the regret.
     """
     entrants: list[Entrant] = []
     if choice.kernel:
         entrants.append(Entrant(choice.kernel, FROZEN, sealed[choice.kernel]))
-    if own and (not choice.kernel or sealed_as[choice.kernel] != own):
+    if own and (not choice.kernel or sealed_as.get(choice.kernel) != own):
         entrants.append(Entrant(own, OWN, variants[own]))
     if with_all:
         entrants += [Entrant(k, FROZEN, sealed[k]) for k in choice.legal if k != choice.kernel]
