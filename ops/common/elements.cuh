@@ -85,6 +85,27 @@ __device__ __forceinline__ Pack<Element> load_pack(const Element* source) {
     return unpack<Element>(words);
 }
 
+// The 16 bytes that begin `skew` elements of 16 bits, up to 7, behind the first of two packs.
+__device__ __forceinline__ uint4 join_words(const uint4& pack, const uint4& next, int skew) {
+    const bool by_two = (skew & 4) != 0, by_one = (skew & 2) != 0;
+    std::uint32_t words[6] = {by_two ? pack.z : pack.x, by_two ? pack.w : pack.y, by_two ? next.x : pack.z,
+                              by_two ? next.y : pack.w, by_two ? next.z : next.x, by_two ? next.w : next.y};
+#pragma unroll
+    for (int i = 0; i < 5; ++i) words[i] = by_one ? words[i + 1] : words[i];
+    const int bits = skew % 2 * 16;
+    return {__funnelshift_r(words[0], words[1], bits), __funnelshift_r(words[1], words[2], bits), __funnelshift_r(words[2], words[3], bits),
+            __funnelshift_r(words[3], words[4], bits)};
+}
+
+// A pack that lies `skew` elements behind a 16-byte boundary. Both 16 bytes that it touches are read in whole.
+template <class Element>
+__device__ __forceinline__ Pack<Element> load_pack_skewed(const Element* source, int skew) {
+    if (sizeof(Element) == 4 || skew == 0) return load_pack(source);
+    const uint4* const words = reinterpret_cast<const uint4*>(source - skew);
+    const uint4 pack = words[0], next = words[1];
+    return unpack<Element>(join_words(pack, next, skew));
+}
+
 template <class Element>
 __device__ __forceinline__ uint4 pack_words(const Pack<Element>& pack) {
     const float* const v = pack.values;

@@ -86,8 +86,26 @@ __global__ void __launch_bounds__(kThreads) norm_naive(const Norm<Element> p) {
     write_statistics(p, row, mean, rstd);
 }
 
+// Where packs of a row begin behind boundaries, of every matrix: see RowSpan::find_skew().
+template <class Element>
+struct Skews {
+    int x, residual, y, sum;
+
+    template <class Span>
+    __device__ __forceinline__ Skews(const Span& span, const NormRow<Element>& at)
+        : x(span.find_skew(at.x)), residual(span.find_skew(at.residual)), y(span.find_skew(at.y)), sum(span.find_skew(at.sum)) {}
+};
+
+// Rows of 16 bits are packs from the boundary in front of those that are written, `sum` where there is one, since it is read back. Those
+// of fp32 that are no whole packs are accessed by elements.
+template <class Element, class Span>
+__device__ __forceinline__ Span make_span(const Norm<Element>& p, const NormRow<Element>& at, int rank, bool is_packed) {
+    const int shift = is_packed ? find_shift(at.sum == nullptr ? at.y : at.sum, 16) : 0;
+    return {static_cast<int>(p.columns), rank, is_packed, shift};
+}
+
 // kThreads threads take a row of at most kThreads * kElems elements, which stays in registers; kRows rows per block. kIsWhole as for
-// RowSpan; else elements lie kThreads apart.
+// RowSpan.
 template <bool kIsCentred, class Element, int kThreads, int kRows, int kElems, bool kIsWhole>
 __global__ void __launch_bounds__(kThreads* kRows) norm_registers(const Norm<Element> p) {
     using Group = RowGroup<kThreads, kRows>;
@@ -96,7 +114,11 @@ __global__ void __launch_bounds__(kThreads* kRows) norm_registers(const Norm<Ele
     const Group group;
     const bool is_real = group.is_real(p.rows);
     const NormRow<Element> at(p, group.find_source(p.rows));
-    const Span span = {static_cast<int>(p.columns), group.rank, kIsWhole};
+    const bool is_packed = sizeof(Element) == 2 && p.columns + kPackElems<Element> - 1 <= kThreads * kElems;
+    const Span span =
+        kIsWhole ? Span{static_cast<int>(p.columns), group.rank, true} : make_span<Element, Span>(p, at, group.rank, is_packed);
+    const Skews<Element> skews(span, at);
+    const int weight_skew = span.find_skew(p.weight), bias_skew = span.find_skew(p.bias);
     const auto visit = [&](const auto& call) {
 #pragma unroll
         for (int c = 0; c < Span::kChunks; ++c) {
@@ -107,16 +129,16 @@ __global__ void __launch_bounds__(kThreads* kRows) norm_registers(const Norm<Ele
     // The weights come along with the row where registers allow it: they are there when the sums are.
     constexpr bool kIsEarly = kElems <= 8;
     Pack<Element> values[Span::kChunks], weight[Span::kChunks];
-    span.load_all(at.x, values);
+    span.load_all(at.x, values, 0, skews.x);
     if (at.residual != nullptr) {
         Pack<Element> residual[Span::kChunks];
-        span.load_all(at.residual, residual);
+        span.load_all(at.residual, residual, 0, skews.residual);
         visit([&](int c) {
             values[c] = add_rounded(values[c], residual[c]);
-            if (is_real) span.store(at.sum, c, values[c]);
+            if (is_real) span.store(at.sum, c, values[c], skews.sum);
         });
     }
-    if constexpr (kIsEarly) span.load_all(p.weight, weight);
+    if constexpr (kIsEarly) span.load_all(p.weight, weight, 0, weight_skew);
 
     float mean = 0.0f, squares = 0.0f;
     if constexpr (kIsCentred) {
@@ -137,15 +159,15 @@ __global__ void __launch_bounds__(kThreads* kRows) norm_registers(const Norm<Ele
     const float rstd = find_rstd(group.reduce_sum(squares, partials[1]), p.columns, p.eps);
     if (!is_real) return;
 
-    if constexpr (!kIsEarly) span.load_all(p.weight, weight);
+    if constexpr (!kIsEarly) span.load_all(p.weight, weight, 0, weight_skew);
     visit([&](int c) {
         Pack<Element> bias = {};
-        if (p.bias != nullptr && span.is_there(c)) bias = span.load(p.bias, c, 0.0f);
+        if (p.bias != nullptr && span.is_there(c)) bias = span.load(p.bias, c, 0.0f, bias_skew);
 #pragma unroll
         for (int i = 0; i < Span::kChunkElems; ++i) {
             values[c].values[i] = fmaf((values[c].values[i] - mean) * rstd, weight[c].values[i], bias.values[i]);
         }
-        span.store(at.y, c, values[c]);
+        span.store(at.y, c, values[c], skews.y);
     });
     if (group.rank == 0) write_statistics(p, group.row, mean, rstd);
 }
@@ -159,37 +181,48 @@ __global__ void __launch_bounds__(kThreads) norm_passes(const Norm<Element> p) {
     __shared__ float partials[2][Group::kPartials];
     const Group group;
     const NormRow<Element> at(p, group.row);
-    const Span span = {static_cast<int>(p.columns), group.rank, kIsWhole};
-    const Element* s = at.residual == nullptr ? at.x : at.sum;
+    const Span span = make_span<Element, Span>(p, at, group.rank, kIsWhole || sizeof(Element) == 2);
+    const Skews<Element> skews(span, at);
+    const bool has_sum = at.residual != nullptr;
+    const Element* const s = has_sum ? at.sum : at.x;
+    const int skew = has_sum ? 0 : skews.x;
 
-    if (at.residual != nullptr) {
-        span.visit([&](int c) { span.store(at.sum, c, add_rounded(span.load(at.x, c, 0.0f), span.load(at.residual, c, 0.0f))); });
+    if (has_sum) {
+        span.template visit_split<4>((skews.x | skews.residual) != 0, [&](int c, auto is_whole) {
+            const Pack<Element> x = span.load(at.x, c, 0.0f, is_whole, skews.x);
+            span.store(at.sum, c, add_rounded(x, span.load(at.residual, c, 0.0f, is_whole, skews.residual)), is_whole);
+        });
     }
     float mean = 0.0f, squares = 0.0f;
     if constexpr (kIsCentred) {
-        span.visit([&](int c) {
-            const Pack<Element> pack = span.load(s, c, 0.0f);
+        span.template visit_split<4>(skew != 0, [&](int c, auto is_whole) {
+            const Pack<Element> pack = span.load(s, c, 0.0f, is_whole, skew);
 #pragma unroll
             for (const float value : pack.values) mean += value;
         });
         mean = find_mean(group.reduce_sum(mean, partials[0]), p.columns);
     }
-    span.visit([&](int c) {
-        const Pack<Element> pack = span.load(s, c, mean);
+    span.template visit_split<4>(skew != 0, [&](int c, auto is_whole) {
+        const Pack<Element> pack = span.load(s, c, mean, is_whole, skew);
 #pragma unroll
         for (const float value : pack.values) squares = fmaf(value - mean, value - mean, squares);
     });
     const float rstd = find_rstd(group.reduce_sum(squares, partials[1]), p.columns, p.eps);
-    span.visit([&](int c) {
-        Pack<Element> pack = span.load(s, c, 0.0f);
-        const Pack<Element> weight = span.load(p.weight, c, 0.0f);
+    const int weight_skew = span.find_skew(p.weight), bias_skew = span.find_skew(p.bias);
+    span.template visit_split<2>((skew | weight_skew | bias_skew) != 0, [&](int c, auto is_whole) {
+        Pack<Element> pack = span.load(s, c, 0.0f, is_whole, skew);
+        const Pack<Element> weight = span.load(p.weight, c, 0.0f, is_whole, weight_skew);
         Pack<Element> bias = {};
-        if (p.bias != nullptr) bias = span.load(p.bias, c, 0.0f);
+        if (p.bias != nullptr) bias = span.load(p.bias, c, 0.0f, is_whole, bias_skew);
 #pragma unroll
         for (int i = 0; i < kPackElems<Element>; ++i) {
             pack.values[i] = fmaf((pack.values[i] - mean) * rstd, weight.values[i], bias.values[i]);
         }
-        span.store(at.y, c, pack);
+        if (skews.y == 0) {
+            span.store(at.y, c, pack, is_whole);
+        } else {
+            span.store(at.y, c, pack, skews.y);
+        }
     });
     if (group.rank == 0) write_statistics(p, group.row, mean, rstd);
 }

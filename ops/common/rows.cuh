@@ -70,11 +70,12 @@ __device__ __forceinline__ void visit_row(std::int64_t columns, int rank, const 
     }
 }
 
-// A row of at most kThreads * kElems elements, by chunks that the thread of this rank keeps in registers, kChunkElems in each. Where the
-// rows of all matrices lie alike on 16-byte boundaries (`is_packed`) a chunk is one access: the row begins `shift` elements behind a
-// boundary, and the pack there, like the one that the row's end cuts, is read and written element by element. Else a chunk's elements lie
-// kThreads apart: either way neighbouring threads access neighbouring memory. kIsWhole: rows are whole packs on such boundaries, known to
-// the compiler: it then has all accesses of load_all() under way together, those of several matrices too.
+// A row of at most kThreads * kElems elements, by chunks that the thread of this rank keeps in registers, kChunkElems in each. Where rows
+// are packed (`is_packed`) a chunk is one access: the row begins `shift` elements behind a 16-byte boundary, and the pack there, like the
+// one that the row's end cuts, is read and written element by element. Rows of other matrices that lie otherwise on boundaries have a skew
+// (find_skew): a pack of theirs is put together from two. Else a chunk's elements lie kThreads apart: either way neighbouring threads
+// access neighbouring memory. kIsWhole: rows are whole packs on such boundaries, known to the compiler: it then has all accesses of
+// load_all() under way together, those of several matrices too.
 template <class Element, int kThreads, int kElems, bool kIsWhole = false>
 struct RowSpan {
     static constexpr int kChunkElems = kPackElems<Element>;
@@ -96,11 +97,21 @@ struct RowSpan {
         return column < columns && (shift == 0 || column >= 0);
     }
 
-    // A chunk that is one access.
-    __device__ __forceinline__ bool is_whole(int first) const { return first + kChunkElems <= columns && (shift == 0 || first >= 0); }
+    // Elements by which packs of a row begin behind 16-byte boundaries: 0 for one that lies as the span does, and for fp32, whose elements
+    // are words: rows that lie otherwise are not packed.
+    __device__ __forceinline__ int find_skew(const Element* row) const {
+        if constexpr (kIsWhole || sizeof(Element) == 4) return 0;
+        return is_packed ? static_cast<int>((reinterpret_cast<std::uintptr_t>(row - shift) & 15) / sizeof(Element)) : 0;
+    }
+
+    // A chunk from column `first` on that is one access, or two which reach no further than the row.
+    __device__ __forceinline__ bool is_whole(int first, int skew = 0) const {
+        const int begin = first - skew;
+        return begin + (skew == 0 ? kChunkElems : 2 * kChunkElems) <= columns && ((shift == 0 && skew == 0) || begin >= 0);
+    }
 
     // `fill` stands for what lies past the row.
-    __device__ __forceinline__ Pack<Element> load(const Element* row, int chunk, float fill) const {
+    __device__ __forceinline__ Pack<Element> load(const Element* row, int chunk, float fill, int skew = 0) const {
         const int first = find_column(chunk, 0);
         if constexpr (kIsWhole) return first < columns ? load_pack(row + first) : fill_pack<Element>(fill);
         const Element* const at = row + first;  // one address, from which elements are so many bytes off
@@ -110,7 +121,7 @@ struct RowSpan {
             for (int i = 0; i < kChunkElems; ++i) pack.values[i] = first + i * kThreads < columns ? to_float(at[i * kThreads]) : fill;
             return pack;
         }
-        if (is_whole(first)) return load_pack(at);
+        if (is_whole(first, skew)) return load_pack_skewed(at, skew);
 #pragma unroll
         for (int i = 0; i < kChunkElems; ++i) pack.values[i] = holds(chunk, i) ? to_float(at[i]) : fill;
         return pack;
@@ -125,14 +136,16 @@ struct RowSpan {
         for (int chunk = 0; chunk < chunks; ++chunk) visit(chunk);
     }
 
-    // Calls visit(chunk, is_whole) likewise, where is_whole is std::true_type for the chunks of which every thread has a whole pack:
-    // accesses of several of them are under way together.
+    // Calls visit(chunk, is_whole) likewise, where is_whole is std::true_type for the chunks of which every thread has a whole pack, of
+    // rows with a skew too where there are any: accesses of several of them are under way together.
     template <int kTogether, class Visit>
-    __device__ __forceinline__ void visit_split(const Visit& visit) const {
+    __device__ __forceinline__ void visit_split(bool has_skews, const Visit& visit) const {
         static_assert(kChunks == 1, "one pack at a time");
         constexpr int kStep = kThreads * kChunkElems;
         const int chunks = (columns + shift - 1) / kStep + 1;
-        const int begin = shift > 0 ? 1 : 0, end = is_packed ? (columns + shift) / kStep : 0;
+        // Two accesses of 16 bytes, the first of which begins in front of the pack, end less than a pack behind it.
+        const int last = columns + shift - (has_skews ? kChunkElems - 1 : 0);
+        const int begin = shift > 0 || has_skews ? 1 : 0, end = (kIsWhole || is_packed) && last > 0 ? last / kStep : 0;
         if (begin > 0) visit(0, std::false_type{});
 #pragma unroll kTogether
         for (int chunk = begin; chunk < end; ++chunk) visit(chunk, std::true_type{});
@@ -141,10 +154,10 @@ struct RowSpan {
     }
 
     template <bool kIsWholePack>
-    __device__ __forceinline__ Pack<Element> load(const Element* row, int chunk, float fill,
-                                                  std::bool_constant<kIsWholePack> /*is_whole*/) const {
-        if constexpr (kIsWholePack) return load_pack(row + ((chunk * kThreads + rank) * kChunkElems - shift));
-        return load(row, chunk, fill);
+    __device__ __forceinline__ Pack<Element> load(const Element* row, int chunk, float fill, std::bool_constant<kIsWholePack> /*is_whole*/,
+                                                  int skew = 0) const {
+        if constexpr (kIsWholePack) return load_pack_skewed(row + ((chunk * kThreads + rank) * kChunkElems - shift), skew);
+        return load(row, chunk, fill, skew);
     }
 
     template <bool kIsWholePack>
@@ -162,25 +175,23 @@ struct RowSpan {
 
     // All chunks, with the elements of the word `fill` for what lies past the row. Where rows are packed, all accesses are under way before
     // the first is looked at.
-    __device__ __forceinline__ void load_all(const Element* row, Pack<Element> (&chunks)[kChunks], std::uint32_t fill = 0) const {
+    __device__ __forceinline__ void load_all(const Element* row, Pack<Element> (&chunks)[kChunks], std::uint32_t fill = 0,
+                                             int skew = 0) const {
         const uint4 nothing = {fill, fill, fill, fill};
         if (kIsWhole || is_packed) {
-            const Element* const at = row + find_column(0, 0);
             uint4 words[kChunks];
-#pragma unroll
-            for (int chunk = 0; chunk < kChunks; ++chunk) {
-                const int first = find_column(chunk, 0);
-                words[chunk] = nothing;
-                if (kIsWhole ? first < columns : is_whole(first)) {
-                    words[chunk] = *reinterpret_cast<const uint4*>(at + chunk * (kThreads * kChunkElems));
-                }
+            if (skew == 0) {
+                load_words(row, words, nothing);
+            } else {
+                load_skewed_words(row, words, nothing, skew);
             }
             if constexpr (!kIsWhole) {
-                visit_cut([&](int number) {
+                const auto fill_in = [&](int number) {
                     const uint4 part = load_part(row, number * kChunkElems - shift, nothing);
 #pragma unroll
                     for (int chunk = 0; chunk < kChunks; ++chunk) words[chunk] = choose(chunk == number / kThreads, part, words[chunk]);
-                });
+                };
+                visit_cut(fill_in, skew);
             }
 #pragma unroll
             for (int chunk = 0; chunk < kChunks; ++chunk) chunks[chunk] = unpack<Element>(words[chunk]);
@@ -193,7 +204,7 @@ struct RowSpan {
         }
     }
 
-    __device__ __forceinline__ void store(Element* row, int chunk, const Pack<Element>& pack) const {
+    __device__ __forceinline__ void store(Element* row, int chunk, const Pack<Element>& pack, int skew = 0) const {
         const int first = find_column(chunk, 0);
         if constexpr (kIsWhole) {
             if (first < columns) store_pack(row + first, pack);
@@ -207,7 +218,7 @@ struct RowSpan {
             }
             return;
         }
-        if (is_whole(first)) return store_pack_at_once(at, pack);
+        if (skew == 0 && is_whole(first)) return store_pack_at_once(at, pack);
 #pragma unroll
         for (int i = 0; i < kChunkElems; ++i) {
             if (holds(chunk, i)) at[i] = from_float<Element>(pack.values[i]);
@@ -242,18 +253,47 @@ private:
         return {takes_a ? a.x : b.x, takes_a ? a.y : b.y, takes_a ? a.z : b.z, takes_a ? a.w : b.w};
     }
 
-    // Calls visit(number) for the packs of this thread that the row fills in part, numbered from the one that its first element is in.
-    // The thread of the first and that of the last are mostly in the same warp: they go through the one body together.
+    __device__ __forceinline__ void load_words(const Element* row, uint4 (&words)[kChunks], const uint4& nothing) const {
+        const Element* const at = row + find_column(0, 0);
+#pragma unroll
+        for (int chunk = 0; chunk < kChunks; ++chunk) {
+            const int first = find_column(chunk, 0);
+            words[chunk] = nothing;
+            if (kIsWhole ? first < columns : is_whole(first)) {
+                words[chunk] = *reinterpret_cast<const uint4*>(at + chunk * (kThreads * kChunkElems));
+            }
+        }
+    }
+
+    __device__ __forceinline__ void load_skewed_words(const Element* row, uint4 (&words)[kChunks], const uint4& nothing, int skew) const {
+        const Element* const at = row + find_column(0, 0) - skew;
+        uint4 next[kChunks];
+#pragma unroll
+        for (int chunk = 0; chunk < kChunks; ++chunk) {
+            words[chunk] = next[chunk] = nothing;
+            if (is_whole(find_column(chunk, 0), skew)) {
+                words[chunk] = *reinterpret_cast<const uint4*>(at + chunk * (kThreads * kChunkElems));
+                next[chunk] = *reinterpret_cast<const uint4*>(at + chunk * (kThreads * kChunkElems) + kChunkElems);
+            }
+        }
+#pragma unroll
+        for (int chunk = 0; chunk < kChunks; ++chunk) words[chunk] = join_words(words[chunk], next[chunk], skew);
+    }
+
+    // Calls visit(number) for the packs of this thread that the row fills in part, or that two accesses would be needed for of which one
+    // reaches beyond the row, numbered from the one that its first element is in. The threads of the first and of the last are mostly in
+    // the same warp: they go through the one body together.
     template <class Visit>
-    __device__ __forceinline__ void visit_cut(const Visit& visit) const {
-        const int first = shift / kChunkElems, last = (columns + shift) / kChunkElems;
-        const bool has_first = shift % kChunkElems != 0 && first % kThreads == rank;
-        const bool has_last = (columns + shift) % kChunkElems != 0 && last % kThreads == rank;
-        int number = has_first ? first : has_last ? last : -1;
+    __device__ __forceinline__ void visit_cut(const Visit& visit, int skew = 0) const {
+        const int all = (columns + shift + kChunkElems - 1) / kChunkElems, first = (shift + skew + kChunkElems - 1) / kChunkElems;
+        const int end = max((columns + shift + skew) / kChunkElems - (skew == 0 ? 0 : 1), first);
+        const auto skip = [&](int number) { return number < first || number >= end ? number : end + ((rank - end) & (kThreads - 1)); };
+        int number = skip(rank + shift / kChunkElems / kThreads * kThreads);
+        if (number < shift / kChunkElems) number = skip(number + kThreads);
 #pragma unroll 1
-        while (number >= 0) {
+        while (number < all) {
             visit(number);
-            number = number < last && has_last ? last : -1;
+            number = skip(number + kThreads);
         }
     }
 
@@ -291,10 +331,12 @@ private:
     }
 };
 
-// The boundary in bytes, a power of two from 16 to `most`, on which rows of both matrices lie alike, so that they can be accessed in packs
-// from there on (find_shift); 0 where there is none, or where a row with the shift is more than the `capacity` elements that a group keeps.
+// The largest boundary in bytes, a power of two from 16 to `most`, behind which rows of both matrices begin alike, so that they can be
+// accessed in packs from there on; 0 where there is none, or where a row with the shift is more than the `capacity` elements that a group
+// keeps.
 template <class Element>
-int find_boundary(const void* x, std::int64_t ldx, const void* y, std::int64_t ldy, std::int64_t columns, std::int64_t capacity, int most) {
+int find_common_boundary(const void* x, std::int64_t ldx, const void* y, std::int64_t ldy, std::int64_t columns, std::int64_t capacity,
+                         int most) {
     constexpr auto kElemBytes = static_cast<std::int64_t>(sizeof(Element));
     const auto base = reinterpret_cast<std::intptr_t>(x), apart = base - reinterpret_cast<std::intptr_t>(y);
     for (int boundary = most; boundary >= 16; boundary /= 2) {
@@ -304,6 +346,15 @@ int find_boundary(const void* x, std::int64_t ldx, const void* y, std::int64_t l
         if (columns + (boundary - step) / kElemBytes <= capacity) return boundary;
     }
     return 0;
+}
+
+// The boundary behind which rows of y begin: one for x too if there is one, else, of 16 bits, y's own, and x has a skew. find_shift() takes
+// it with rows of y.
+template <class Element>
+int find_boundary(const void* x, std::int64_t ldx, const void* y, std::int64_t ldy, std::int64_t columns, std::int64_t capacity, int most) {
+    const int common = find_common_boundary<Element>(x, ldx, y, ldy, columns, capacity, most);
+    if (common != 0 || sizeof(Element) == 4) return common;
+    return find_common_boundary<Element>(y, ldy, y, ldy, columns, capacity, most);
 }
 
 // Elements that a row lies behind a boundary; 0 without one.

@@ -58,14 +58,44 @@ struct Row {
 
     __device__ __forceinline__ float read(int column) const { return shows(column) ? to_float(x[column]) * scale : minus_infinity(); }
 
-    // Scales a chunk, and makes -inf of what does not count; past the row, and in front of it, that is there already.
+    // A byte for each element of a chunk, 0 where a boolean mask hides it; what lies beside the row is as it comes.
     template <class Span>
-    __device__ __forceinline__ void count_in(const Span& span, int chunk, Pack<Element>& pack) const {
-        if (!kIsMasked && !is_scaled) return;
+    __device__ __forceinline__ uint2 read_mask(const Span& span, int chunk) const {
+        if (!kIsMasked || keep == nullptr) return {~0U, ~0U};
+        const int first = span.find_column(chunk, 0);
+        const std::uint8_t* const at = keep + first;
+        if (span.is_packed && span.is_whole(first) && reinterpret_cast<std::uintptr_t>(at) % Span::kChunkElems == 0) {
+            if constexpr (Span::kChunkElems == 8) return *reinterpret_cast<const uint2*>(at);
+            return {*reinterpret_cast<const std::uint32_t*>(at), 0};
+        }
+        std::uint32_t words[2] = {0, 0};
 #pragma unroll
         for (int i = 0; i < Span::kChunkElems; ++i) {
-            const bool counts = span.holds(chunk, i) && (!kIsMasked || shows(span.find_column(chunk, i)));
-            pack.values[i] = counts ? pack.values[i] * scale : minus_infinity();
+            if (span.holds(chunk, i)) words[i / 4] |= static_cast<std::uint32_t>(keep[span.find_column(chunk, i)]) << i % 4 * 8;
+        }
+        return {words[0], words[1]};
+    }
+
+    // Scales a chunk, and makes -inf of what does not count; past the row, and in front of it, that is there already. `mask` is of
+    // read_mask().
+    template <class Span>
+    __device__ __forceinline__ void count_in(const Span& span, int chunk, Pack<Element>& pack, const uint2& mask) const {
+        if (!kIsMasked && !is_scaled) return;
+        const std::uint32_t words[2] = {mask.x, mask.y};
+        const int end = kIsMasked ? visible : columns, first = span.find_column(chunk, 0);
+        const auto count = [&](int i, bool may_count) {
+            const bool is_shown = !kIsMasked || (words[i / 4] & 0xffU << i % 4 * 8) != 0;
+            pack.values[i] = may_count && is_shown ? pack.values[i] * scale : minus_infinity();
+        };
+        if (span.is_packed && first >= 0 && first + Span::kChunkElems <= end) {
+#pragma unroll
+            for (int i = 0; i < Span::kChunkElems; ++i) count(i, true);
+            return;
+        }
+#pragma unroll
+        for (int i = 0; i < Span::kChunkElems; ++i) {
+            const int column = span.find_column(chunk, i);
+            count(i, column >= 0 && column < end);
         }
     }
 
@@ -138,7 +168,7 @@ __global__ void __launch_bounds__(kRows* kWarpSize) softmax_warp(const SoftmaxPa
 // `boundary`: of find_boundary() for x and y.
 template <class Element, bool kIsMasked, class Span>
 __device__ __forceinline__ Span make_span(const Row<Element, kIsMasked>& row, int rank, int boundary) {
-    return {row.columns, rank, boundary != 0, find_shift(row.x, boundary)};
+    return {row.columns, rank, boundary != 0, find_shift(row.y, boundary)};
 }
 
 // Accesses of a long row that a thread has under way; a mask's own come in between.
@@ -153,15 +183,17 @@ __global__ void __launch_bounds__(kThreads, 1024 / kThreads) softmax_block(const
     const Group group;
     const Row<Element, kIsMasked> row(params, group.row);
     const Span span = make_span<Element, kIsMasked, Span>(row, group.rank, boundary);
+    const int skew = span.find_skew(row.x);
 
     const auto read = [&](int chunk, auto is_whole) {
-        Pack<Element> x = span.load(row.x, chunk, minus_infinity(), is_whole);
-        row.count_in(span, chunk, x);
+        const uint2 mask = row.read_mask(span, chunk);
+        Pack<Element> x = span.load(row.x, chunk, minus_infinity(), is_whole, skew);
+        row.count_in(span, chunk, x, mask);
         return x;
     };
 
     Online online;
-    span.template visit_split<kTogether<kIsMasked>>([&](int chunk, auto is_whole) {
+    span.template visit_split<kTogether<kIsMasked>>(skew != 0, [&](int chunk, auto is_whole) {
         const Pack<Element> x = read(chunk, is_whole);
         float maximum = online.maximum;
 #pragma unroll
@@ -176,7 +208,7 @@ __global__ void __launch_bounds__(kThreads, 1024 / kThreads) softmax_block(const
     online = group.reduce(online, partials, [](Online a, Online b) { return combine(a, b); });
 
     const Finish<Element> finish(row.find_base(online.maximum), online.sum, params.log != 0);
-    span.template visit_split<kTogether<kIsMasked>>([&](int chunk, auto is_whole) {
+    span.template visit_split<kTogether<kIsMasked>>(skew != 0, [&](int chunk, auto is_whole) {
         Pack<Element> x = read(chunk, is_whole);
         finish(x);
         span.store(row.y, chunk, x, is_whole);
@@ -195,12 +227,15 @@ __global__ void __launch_bounds__(kThreads* kRows) softmax_registers(const Softm
     const Span span = make_span<Element, kIsMasked, Span>(row, group.rank, kIsWhole ? 0 : boundary);
 
     Pack<Element> kept[Span::kChunks];
-    span.load_all(row.x, kept, kMinusInfinityWord<Element>);
+    uint2 masks[Span::kChunks];
+#pragma unroll
+    for (int chunk = 0; chunk < Span::kChunks; ++chunk) masks[chunk] = row.read_mask(span, chunk);
+    span.load_all(row.x, kept, kMinusInfinityWord<Element>, span.find_skew(row.x));
     float maximum = minus_infinity();
 #pragma unroll
     for (int chunk = 0; chunk < Span::kChunks; ++chunk) {
         if (!span.is_there(chunk)) continue;
-        row.count_in(span, chunk, kept[chunk]);
+        row.count_in(span, chunk, kept[chunk], masks[chunk]);
 #pragma unroll
         for (const float value : kept[chunk].values) maximum = fmaxf(maximum, value);
     }
@@ -255,28 +290,31 @@ __global__ void __launch_bounds__(kThreads, 1024 / kThreads) softmax_shared(cons
     const Span span = make_span<Element, kIsMasked, Span>(row, group.rank, boundary);
     Element* const kept = reinterpret_cast<Element*>(shared) + span.shift;
     const auto read = [&](int chunk, auto is_whole) {
+        const uint2 mask = row.read_mask(span, chunk);
         Pack<Element> x = span.load(kept, chunk, minus_infinity(), is_whole);
-        row.count_in(span, chunk, x);
+        row.count_in(span, chunk, x, mask);
         return x;
     };
 
+    const int skew = span.find_skew(row.x);
     float maximum = minus_infinity();
-    span.template visit_split<kTogether<kIsMasked>>([&](int chunk, auto is_whole) {
-        Pack<Element> x = span.load(row.x, chunk, minus_infinity(), is_whole);
+    span.template visit_split<kTogether<kIsMasked>>(skew != 0, [&](int chunk, auto is_whole) {
+        const uint2 mask = row.read_mask(span, chunk);
+        Pack<Element> x = span.load(row.x, chunk, minus_infinity(), is_whole, skew);
         span.store(kept, chunk, x, is_whole);
-        row.count_in(span, chunk, x);
+        row.count_in(span, chunk, x, mask);
 #pragma unroll
         for (const float value : x.values) maximum = fmaxf(maximum, value);
     });
     const float base = row.find_base(group.reduce_max(maximum, partials[0]));
     float sum = 0.0f;
-    span.template visit_split<1>([&](int chunk, auto is_whole) {
+    span.template visit_split<1>(false, [&](int chunk, auto is_whole) {
         const Pack<Element> x = read(chunk, is_whole);
 #pragma unroll
         for (const float value : x.values) sum += find_weight<Element>(value - base);
     });
     const Finish<Element> finish(base, group.reduce_sum(sum, partials[1]), params.log != 0);
-    span.template visit_split<1>([&](int chunk, auto is_whole) {
+    span.template visit_split<1>(false, [&](int chunk, auto is_whole) {
         Pack<Element> y = read(chunk, is_whole);
         finish(y);
         span.store(row.y, chunk, y, is_whole);

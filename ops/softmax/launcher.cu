@@ -79,6 +79,18 @@ struct row_in_shared {
     }
 };
 
+template <class Element, bool kIsMasked>
+struct half_row_in_shared {
+    static AicfStatus launch(const Params& params, cudaStream_t stream) {
+        return row_in_shared<Element, kIsMasked>::launch(params, stream);
+    }
+};
+
+template <bool kIsMasked>
+struct half_row_in_shared<float, kIsMasked> {
+    static AicfStatus launch(const Params&, cudaStream_t) { return make_unsupported("dtype = float32: only 16 bits are served"); }
+};
+
 AicfStatus launch(const Params& params, void*, cudaStream_t stream) {
     return dispatch_float(params.dtype, [&](auto element) {
         using Element = decltype(element);

@@ -18,6 +18,7 @@ from harness.spec import (
     Cost,
     Count,
     Kernel,
+    OneOf,
     Op,
     Positive,
     Problem,
@@ -166,6 +167,7 @@ ONE_ROW_BEYOND_WARP = Constraint(
 # the last one; a block has 163 KiB of shared memory after opting in on compute capability 8.0 and 9.0, less room for partial results.
 _MAX_SIZE = 2**31 - 1 - 8192
 _MAX_SHARED_FLOATS = (163 - 1) * 1024 // 4
+_MAX_SHARED_HALVES = 2 * _MAX_SHARED_FLOATS
 
 
 # The lengths of rows that a variant of row_in_registers is for: the classes of the axis `region`, from which `choose` takes the same.
@@ -185,6 +187,7 @@ _SHARES = (
 _LONG_SHARES = (
     {"threads": 4, "rows": 32, "vectors": 8},
     {"threads": 8, "rows": 16, "vectors": 8},
+    {"threads": 16, "rows": 8, "vectors": 8},
     {"threads": 32, "rows": 4, "vectors": 8},
     {"threads": 64, "rows": 1, "vectors": 8},
     {"threads": 128, "rows": 1, "vectors": 8},
@@ -197,11 +200,10 @@ _MORE_SHARES = (
 )
 # Two waves of threads that have registers for 32 elements, on 132 multiprocessors.
 _TWO_WAVES = 132 * 1024
-# With so few rows some multiprocessors have one more than others, where a block takes each: clusters even that out. A block is as fast as
-# a cluster with rows of so many columns.
-_UNEVEN_ROWS, _LEAST_CLUSTERED = 264, 24 * 1024
-# So few rows leave multiprocessors idle where a block takes each.
-_FEW_ROWS = 64
+# With so few rows some multiprocessors have one more than others, where a block takes each: clusters even that out.
+_UNEVEN_ROWS = 264
+# So few rows leave multiprocessors idle where a block takes each; shorter ones have too little work for eight.
+_FEW_ROWS, _LEAST_SPREAD = 64, 8 * 1024 + 1
 _NAMES = ("to_16", "tiny_rows", "short_rows", "to_512", "to_1024", "to_2048", "to_4096", "middle_rows", "to_16384")
 _REGIONS = {n: (Count({"columns": 1}, max=t["threads"] * t["vectors"] * 4),) for n, t in zip(_NAMES, _SHARES, strict=True)}
 _REGIONS |= {"few_long": (Count({"rows": 1}, max=_FEW_ROWS),), "shared": (Count({"columns": 1}, max=_MAX_SHARED_FLOATS),), "long_rows": ()}
@@ -275,6 +277,15 @@ KERNELS = (
         domain=lambda t: _serve(_MAX_SHARED_FLOATS),
         tile=lambda t: {"rows": 1},
     ),
+    Kernel(
+        "half_row_in_shared",
+        "as row_in_shared, of 16 bits alone: rows twice as long",
+        (THREADS,),
+        (),
+        ({"threads": 512},),
+        domain=lambda t: (*_serve(_MAX_SHARED_HALVES), OneOf("dtype", ("bfloat16", "float16"))),
+        tile=lambda t: {"rows": 1},
+    ),
 )
 
 
@@ -290,17 +301,19 @@ def _find_share(rows: int, columns: int) -> Mapping[str, int] | None:
 def choose(problem: Problem) -> Choice:
     """Return the variant that keeps a row where it fits: in the registers of as few threads as hold it, or in shared memory."""
     rows, columns = problem.sizes["rows"], problem.sizes["columns"]
-    block, cluster, registers, shared = KERNELS[2:]
+    block, cluster, registers, shared, half_shared = KERNELS[2:]
+    if rows <= _FEW_ROWS and columns >= _LEAST_SPREAD:
+        return Choice(cluster.bind({"threads": 256}), "few rows, long enough for a cluster of blocks each")
     share = _find_share(rows, columns)
     if share is not None:
         return Choice(registers.bind(share), f"the registers of {share['threads']} threads hold a row")
-    if rows <= _FEW_ROWS and columns >= _LEAST_CLUSTERED:
-        return Choice(cluster.bind({"threads": 1024}), "few rows, longer than registers hold")
     if columns <= _MAX_SHARED_FLOATS:
-        return Choice(shared.bind({"threads": 1024}), "shared memory holds a row")
+        return Choice(shared.bind({"threads": 512}), "shared memory holds a row")
     if rows <= _UNEVEN_ROWS:
-        return Choice(cluster.bind({"threads": 1024}), "rows longer than shared memory, and few enough to leave multiprocessors uneven")
-    return Choice(block.bind({"threads": 1024}), "a row is longer than shared memory")
+        return Choice(cluster.bind({"threads": 256}), "rows longer than shared memory, and few enough to leave multiprocessors uneven")
+    if columns <= _MAX_SHARED_HALVES and _find_dtype(problem) != "float32":
+        return Choice(half_shared.bind({"threads": 512}), "shared memory holds a row of 16 bits")
+    return Choice(block.bind({"threads": 256}), "a row is longer than shared memory")
 
 
 def _problem(suite: str, rows: int, columns: int, flags: str = "", **padding: int) -> Problem:
@@ -331,6 +344,9 @@ PROBLEMS = (
     _problem("verify", 6, 1024, "bfloat16 log"),
     _problem("verify", 3, 2055, "causal log"),
     _problem("verify", 2, 16000, "float16"),
+    # Rows of x and y that begin at different places behind a boundary, and each at another.
+    _problem("verify", 9, 232, "bfloat16", x=1),
+    _problem("verify", 9, 1501, "float16 log", x=3, y=8),
     _problem("emulated", 256, 1024),
     _problem("emulated", 64, 5003),
     _problem("emulated", 4096, 64, "bfloat16"),

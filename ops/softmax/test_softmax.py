@@ -165,10 +165,12 @@ def test_a_mask_that_shows_one_column_too_many_is_refused(device: Device, tmp_pa
         (134189, 72, "float16", "row_in_registers/threads4_rows32_vectors8"),
         (4658, 524, "float16", "row_in_registers/threads32_rows4_vectors8"),
         (100, 524, "float16", "row_in_registers/threads128_rows1_vectors2"),
-        (16, 19159, "float16", "row_in_shared/threads1024"),
-        (28, 96863, "float16", "cluster_online/threads1024"),
-        (143, 55930, "float32", "cluster_online/threads1024"),
-        (1000, 131072, "float32", "block_online/threads1024"),
+        (21471, 319, "float16", "row_in_registers/threads16_rows8_vectors8"),
+        (16, 19159, "float16", "cluster_online/threads256"),
+        (82, 32000, "float32", "row_in_shared/threads512"),
+        (143, 55930, "float32", "cluster_online/threads256"),
+        (321, 50304, "float16", "half_row_in_shared/threads512"),
+        (321, 50304, "float32", "block_online/threads256"),
     ],
 )
 def test_threads_of_a_row_follow_from_its_length_and_how_many_there_are(rows: int, columns: int, dtype: str, variant: str) -> None:
