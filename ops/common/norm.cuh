@@ -96,27 +96,30 @@ struct Skews {
         : x(span.find_skew(at.x)), residual(span.find_skew(at.residual)), y(span.find_skew(at.y)), sum(span.find_skew(at.sum)) {}
 };
 
-// Rows of 16 bits are packs from the boundary in front of those that are written, `sum` where there is one, since it is read back. Those
-// of fp32 that are no whole packs are accessed by elements.
-template <class Element, class Span>
-__device__ __forceinline__ Span make_span(const Norm<Element>& p, const NormRow<Element>& at, int rank, bool is_packed) {
-    const int shift = is_packed ? find_shift(at.sum == nullptr ? at.y : at.sum, 16) : 0;
-    return {static_cast<int>(p.columns), rank, is_packed, shift};
+// How rows are accessed: as whole packs on boundaries, as packs from the boundary in front of a row on, or by elements. Packs are counted
+// from rows that are written, `sum` where there is one, since it is read back.
+enum class Access { kWhole, kPacked, kByElement };
+
+template <class Span, Access kAccess, class Element>
+__device__ __forceinline__ Span make_span(const Norm<Element>& p, const NormRow<Element>& at, int rank) {
+    const int shift = kAccess == Access::kPacked ? find_shift(at.sum == nullptr ? at.y : at.sum, 16) : 0;
+    return {static_cast<int>(p.columns), rank, kAccess != Access::kByElement, shift};
 }
 
-// kThreads threads take a row of at most kThreads * kElems elements, which stays in registers; kRows rows per block. kIsWhole as for
-// RowSpan.
-template <bool kIsCentred, class Element, int kThreads, int kRows, int kElems, bool kIsWhole>
+// Between two uses of words: they are unpacked again then, and not kept in twice as many registers.
+__device__ __forceinline__ void keep_packed(uint4& words) { asm("" : "+r"(words.x), "+r"(words.y), "+r"(words.z), "+r"(words.w)); }
+
+// kThreads threads take a row of at most kThreads * kElems elements, which stays in registers; kRows rows per block.
+template <bool kIsCentred, class Element, int kThreads, int kRows, int kElems, Access kAccess>
 __global__ void __launch_bounds__(kThreads* kRows) norm_registers(const Norm<Element> p) {
+    constexpr bool kIsWhole = kAccess == Access::kWhole;
     using Group = RowGroup<kThreads, kRows>;
     using Span = RowSpan<Element, kThreads, kElems, kIsWhole>;
     __shared__ float partials[2][Group::kPartials];
     const Group group;
     const bool is_real = group.is_real(p.rows);
     const NormRow<Element> at(p, group.find_source(p.rows));
-    const bool is_packed = sizeof(Element) == 2 && p.columns + kPackElems<Element> - 1 <= kThreads * kElems;
-    const Span span =
-        kIsWhole ? Span{static_cast<int>(p.columns), group.rank, true} : make_span<Element, Span>(p, at, group.rank, is_packed);
+    const Span span = make_span<Span, kAccess>(p, at, group.rank);
     const Skews<Element> skews(span, at);
     const int weight_skew = span.find_skew(p.weight), bias_skew = span.find_skew(p.bias);
     const auto visit = [&](const auto& call) {
@@ -127,61 +130,67 @@ __global__ void __launch_bounds__(kThreads* kRows) norm_registers(const Norm<Ele
     };
 
     // The weights come along with the row where registers allow it: they are there when the sums are.
-    constexpr bool kIsEarly = kElems <= 8;
-    Pack<Element> values[Span::kChunks], weight[Span::kChunks];
-    span.load_all(at.x, values, 0, skews.x);
+    constexpr bool kIsEarly = kElems * sizeof(Element) <= 64;
+    uint4 values[Span::kChunks], weight[Span::kChunks];
+    span.load_all_words(at.x, values, 0, skews.x);
     if (at.residual != nullptr) {
-        Pack<Element> residual[Span::kChunks];
-        span.load_all(at.residual, residual, 0, skews.residual);
+        uint4 residual[Span::kChunks];
+        span.load_all_words(at.residual, residual, 0, skews.residual);
         visit([&](int c) {
-            values[c] = add_rounded(values[c], residual[c]);
-            if (is_real) span.store(at.sum, c, values[c], skews.sum);
+            const Pack<Element> sum = add_rounded(unpack<Element>(values[c]), unpack<Element>(residual[c]));
+            values[c] = pack_words(sum);
+            if (is_real) span.store(at.sum, c, sum, skews.sum);
         });
     }
-    if constexpr (kIsEarly) span.load_all(p.weight, weight, 0, weight_skew);
+    if constexpr (kIsEarly) span.load_all_words(p.weight, weight, 0, weight_skew);
 
     float mean = 0.0f, squares = 0.0f;
     if constexpr (kIsCentred) {
         visit([&](int c) {
+            const Pack<Element> pack = unpack<Element>(values[c]);
 #pragma unroll
-            for (int i = 0; i < Span::kChunkElems; ++i) mean += values[c].values[i];
+            for (const float value : pack.values) mean += value;
         });
         mean = find_mean(group.reduce_sum(mean, partials[0]), p.columns);
     }
     visit([&](int c) {
+        keep_packed(values[c]);
+        const Pack<Element> pack = unpack<Element>(values[c]);
+        // Beside the row there are zeros, of which those of RMS normalisation count nothing.
+        const bool is_whole = !kIsCentred || (span.is_packed && span.is_whole(span.find_column(c, 0)));
 #pragma unroll
         for (int i = 0; i < Span::kChunkElems; ++i) {
-            // Past the row there are zeros, of which those of RMS normalisation count nothing.
-            const float centred = !kIsCentred || span.holds(c, i) ? values[c].values[i] - mean : 0.0f;
+            const float centred = is_whole || span.holds(c, i) ? pack.values[i] - mean : 0.0f;
             squares = fmaf(centred, centred, squares);
         }
     });
     const float rstd = find_rstd(group.reduce_sum(squares, partials[1]), p.columns, p.eps);
     if (!is_real) return;
 
-    if constexpr (!kIsEarly) span.load_all(p.weight, weight, 0, weight_skew);
+    if constexpr (!kIsEarly) span.load_all_words(p.weight, weight, 0, weight_skew);
     visit([&](int c) {
-        Pack<Element> bias = {};
+        keep_packed(values[c]);
+        Pack<Element> bias = {}, pack = unpack<Element>(values[c]);
+        const Pack<Element> factors = unpack<Element>(weight[c]);
         if (p.bias != nullptr && span.is_there(c)) bias = span.load(p.bias, c, 0.0f, bias_skew);
 #pragma unroll
         for (int i = 0; i < Span::kChunkElems; ++i) {
-            values[c].values[i] = fmaf((values[c].values[i] - mean) * rstd, weight[c].values[i], bias.values[i]);
+            pack.values[i] = fmaf((pack.values[i] - mean) * rstd, factors.values[i], bias.values[i]);
         }
-        span.store(at.y, c, values[c], skews.y);
+        span.store(at.y, c, pack, skews.y);
     });
     if (group.rank == 0) write_statistics(p, group.row, mean, rstd);
 }
 
 // A block per row of any length, which is read once for each of mean, variance and result: mostly from L2 after the first time. A thread
-// reads back what it has itself written to `sum`. Group is RowGroup or, of a cluster of blocks per row, RowCluster; kIsWhole as for
-// RowSpan.
-template <bool kIsCentred, class Element, int kThreads, class Group, bool kIsWhole>
+// reads back what it has itself written to `sum`. Group is RowGroup or, of a cluster of blocks per row, RowCluster.
+template <bool kIsCentred, class Element, int kThreads, class Group, Access kAccess>
 __global__ void __launch_bounds__(kThreads) norm_passes(const Norm<Element> p) {
-    using Span = RowSpan<Element, Group::kTotalThreads, kPackElems<Element>, kIsWhole>;
+    using Span = RowSpan<Element, Group::kTotalThreads, kPackElems<Element>, kAccess == Access::kWhole>;
     __shared__ float partials[2][Group::kPartials];
     const Group group;
     const NormRow<Element> at(p, group.row);
-    const Span span = make_span<Element, Span>(p, at, group.rank, kIsWhole || sizeof(Element) == 2);
+    const Span span = make_span<Span, kAccess>(p, at, group.rank);
     const Skews<Element> skews(span, at);
     const bool has_sum = at.residual != nullptr;
     const Element* const s = has_sum ? at.sum : at.x;
@@ -237,6 +246,17 @@ bool has_packs(const Norm<Element>& p) {
 template <class Element>
 bool has_whole_packs(const Norm<Element>& p) {
     return has_packs(p) && p.columns % kPackElems<Element> == 0;
+}
+
+// Calls launch(access), a constant, with how rows can be accessed whose threads keep `capacity` elements, or more than a row has. What
+// begins anywhere is accessed in packs where it has 16 bits; words of 32 are as well read one by one.
+template <class Element, class Launch>
+AicfStatus choose_access(const Norm<Element>& p, std::int64_t capacity, const Launch& launch) {
+    if (has_whole_packs(p)) return launch(std::integral_constant<Access, Access::kWhole>{});
+    if constexpr (sizeof(Element) == 2) {
+        if (p.columns + kPackElems<Element> - 1 <= capacity) return launch(std::integral_constant<Access, Access::kPacked>{});
+    }
+    return launch(std::integral_constant<Access, Access::kByElement>{});
 }
 
 }  // namespace aicf

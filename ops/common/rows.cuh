@@ -177,30 +177,36 @@ struct RowSpan {
     // the first is looked at.
     __device__ __forceinline__ void load_all(const Element* row, Pack<Element> (&chunks)[kChunks], std::uint32_t fill = 0,
                                              int skew = 0) const {
+        uint4 words[kChunks];
+        load_all_words(row, words, fill, skew);
+#pragma unroll
+        for (int chunk = 0; chunk < kChunks; ++chunk) chunks[chunk] = unpack<Element>(words[chunk]);
+    }
+
+    // The same as they lie in memory: of 16 bits in half as many registers.
+    __device__ __forceinline__ void load_all_words(const Element* row, uint4 (&words)[kChunks], std::uint32_t fill = 0,
+                                                   int skew = 0) const {
         const uint4 nothing = {fill, fill, fill, fill};
-        if (kIsWhole || is_packed) {
-            uint4 words[kChunks];
-            if (skew == 0) {
-                load_words(row, words, nothing);
-            } else {
-                load_skewed_words(row, words, nothing, skew);
-            }
-            if constexpr (!kIsWhole) {
-                const auto fill_in = [&](int number) {
-                    const uint4 part = load_part(row, number * kChunkElems - shift, nothing);
-#pragma unroll
-                    for (int chunk = 0; chunk < kChunks; ++chunk) words[chunk] = choose(chunk == number / kThreads, part, words[chunk]);
-                };
-                visit_cut(fill_in, skew);
-            }
-#pragma unroll
-            for (int chunk = 0; chunk < kChunks; ++chunk) chunks[chunk] = unpack<Element>(words[chunk]);
-        } else {
+        if (!kIsWhole && !is_packed) {
 #pragma unroll
             for (int chunk = 0; chunk < kChunks; ++chunk) {
-                chunks[chunk] = unpack<Element>(nothing);
-                if (is_there(chunk)) chunks[chunk] = load(row, chunk, chunks[chunk].values[0]);
+                words[chunk] = nothing;
+                if (is_there(chunk)) words[chunk] = pack_words(load(row, chunk, unpack<Element>(nothing).values[0]));
             }
+            return;
+        }
+        if (skew == 0) {
+            load_words(row, words, nothing);
+        } else {
+            load_skewed_words(row, words, nothing, skew);
+        }
+        if constexpr (!kIsWhole) {
+            const auto fill_in = [&](int number) {
+                const uint4 part = load_part(row, number * kChunkElems - shift, nothing);
+#pragma unroll
+                for (int chunk = 0; chunk < kChunks; ++chunk) words[chunk] = choose(chunk == number / kThreads, part, words[chunk]);
+            };
+            visit_cut(fill_in, skew);
         }
     }
 

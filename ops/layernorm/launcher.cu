@@ -40,20 +40,20 @@ struct naive {
 template <class Element>
 struct block_passes {
     static AicfStatus launch(const Norm<Element>& norm, cudaStream_t stream) {
-        using Group = RowGroup<kThreads>;
-        const auto kernel = has_whole_packs(norm) ? norm_passes<kIsCentred, Element, kThreads, Group, true>
-                                                  : norm_passes<kIsCentred, Element, kThreads, Group, false>;
-        return launch_kernel(kernel, norm.rows, kThreads, 0, stream, norm);
+        return choose_access(norm, INT64_MAX, [&](auto access) {
+            const auto kernel = norm_passes<kIsCentred, Element, kThreads, RowGroup<kThreads>, access.value>;
+            return launch_kernel(kernel, norm.rows, kThreads, 0, stream, norm);
+        });
     }
 };
 
 template <class Element>
 struct cluster_passes {
     static AicfStatus launch(const Norm<Element>& norm, cudaStream_t stream) {
-        using Group = RowCluster<kThreads>;
-        const auto kernel = has_whole_packs(norm) ? norm_passes<kIsCentred, Element, kThreads, Group, true>
-                                                  : norm_passes<kIsCentred, Element, kThreads, Group, false>;
-        return launch_early(kernel, static_cast<unsigned>(norm.rows * kRowCluster), kThreads, 0, kRowCluster, stream, norm);
+        return choose_access(norm, INT64_MAX, [&](auto access) {
+            const auto kernel = norm_passes<kIsCentred, Element, kThreads, RowCluster<kThreads>, access.value>;
+            return launch_early(kernel, static_cast<unsigned>(norm.rows * kRowCluster), kThreads, 0, kRowCluster, stream, norm);
+        });
     }
 };
 
@@ -61,9 +61,10 @@ template <class Element>
 struct row_in_registers {
     static AicfStatus launch(const Norm<Element>& norm, cudaStream_t stream) {
         constexpr int kRows = kTunables.rows, kElems = kTunables.elems;
-        const auto kernel = has_whole_packs(norm) ? norm_registers<kIsCentred, Element, kThreads, kRows, kElems, true>
-                                                  : norm_registers<kIsCentred, Element, kThreads, kRows, kElems, false>;
-        return launch_kernel(kernel, divide_up(norm.rows, kRows), kThreads * kRows, 0, stream, norm);
+        return choose_access(norm, kThreads * kElems, [&](auto access) {
+            const auto kernel = norm_registers<kIsCentred, Element, kThreads, kRows, kElems, access.value>;
+            return launch_kernel(kernel, divide_up(norm.rows, kRows), kThreads * kRows, 0, stream, norm);
+        });
     }
 };
 
