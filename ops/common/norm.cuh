@@ -248,13 +248,17 @@ bool has_whole_packs(const Norm<Element>& p) {
     return has_packs(p) && p.columns % kPackElems<Element> == 0;
 }
 
-// Calls launch(access), a constant, with how rows can be accessed whose threads keep `capacity` elements, or more than a row has. What
+// So many columns pay for the packs that a row's ends cut: shorter rows are read by elements.
+inline constexpr int kLeastPacked = 192;
+
+// Calls launch(access), a constant, with how rows can be accessed whose threads keep kCapacity elements, or more than a row has. What
 // begins anywhere is accessed in packs where it has 16 bits; words of 32 are as well read one by one.
-template <class Element, class Launch>
-AicfStatus choose_access(const Norm<Element>& p, std::int64_t capacity, const Launch& launch) {
+template <std::int64_t kCapacity, class Element, class Launch>
+AicfStatus choose_access(const Norm<Element>& p, const Launch& launch) {
     if (has_whole_packs(p)) return launch(std::integral_constant<Access, Access::kWhole>{});
-    if constexpr (sizeof(Element) == 2) {
-        if (p.columns + kPackElems<Element> - 1 <= capacity) return launch(std::integral_constant<Access, Access::kPacked>{});
+    if constexpr (sizeof(Element) == 2 && kCapacity > kLeastPacked) {
+        const bool fits = p.columns + kPackElems<Element> - 1 <= kCapacity;
+        if (fits && p.columns >= kLeastPacked) return launch(std::integral_constant<Access, Access::kPacked>{});
     }
     return launch(std::integral_constant<Access, Access::kByElement>{});
 }

@@ -354,15 +354,6 @@ int find_common_boundary(const void* x, std::int64_t ldx, const void* y, std::in
     return 0;
 }
 
-// The boundary behind which rows of y begin: one for x too if there is one, else, of 16 bits, y's own, and x has a skew. find_shift() takes
-// it with rows of y.
-template <class Element>
-int find_boundary(const void* x, std::int64_t ldx, const void* y, std::int64_t ldy, std::int64_t columns, std::int64_t capacity, int most) {
-    const int common = find_common_boundary<Element>(x, ldx, y, ldy, columns, capacity, most);
-    if (common != 0 || sizeof(Element) == 4) return common;
-    return find_common_boundary<Element>(y, ldy, y, ldy, columns, capacity, most);
-}
-
 // Elements that a row lies behind a boundary; 0 without one.
 template <class Element>
 __device__ __forceinline__ int find_shift(const Element* row, int boundary) {

@@ -158,9 +158,8 @@ _LONG_SHARES = (
 _LEAST_LONG = 513  # shorter rows are held by a warp with less
 # Threads of 132 multiprocessors: two waves of those that have registers for 32 elements, and half a wave of any.
 _TWO_WAVES, _HALF_WAVE = 132 * 1024, 132 * 256
-# So few rows leave multiprocessors idle where a block takes each; so few leave some with one more than others, in cover of which
-# clusters take them apart.
-_FEW_ROWS, _UNEVEN_ROWS = 64, 264
+# So few rows leave multiprocessors idle where a block takes each.
+_FEW_ROWS, _FEWER_THAN_SMS = 64, 131
 _REGIONS = {f"to_{t['threads'] * t['elems']}": (Count({"columns": 1}, max=t["threads"] * t["elems"]),) for t in _SHARES}
 _REGIONS |= {"few_long": (Count({"rows": 1}, max=_FEW_ROWS),), "long": ()}
 
@@ -200,7 +199,7 @@ KERNELS = (
         "a cluster of 8 blocks per row, for rows that are long and few",
         (CLUSTER_THREADS,),
         (),
-        ({"threads": 1024},),
+        ({"threads": 256}, {"threads": 1024}),
         domain=lambda t: (Count({"rows": 1}, max=2**20), Count({"columns": 1}, _LEAST_SHARED, _MOST)),
         tile=lambda t: {"rows": 1},
         min_arch=90,
@@ -239,8 +238,8 @@ def choose(problem: Problem) -> Choice:
     found = _find_share(problem)
     if found is not None:
         return Choice(next(k for k in KERNELS if k.name == "row_in_registers").bind(found[0]), found[1])
-    if problem.sizes["rows"] <= _UNEVEN_ROWS:
-        return Choice(KERNELS[2].bind({"threads": 1024}), "few rows, longer than registers hold")
+    if problem.sizes["rows"] <= _FEWER_THAN_SMS:
+        return Choice(KERNELS[2].bind({"threads": 256}), "few rows, longer than registers hold")
     return Choice(KERNELS[1].bind({"threads": 512}), "a row is longer than registers hold")
 
 

@@ -40,7 +40,7 @@ struct naive {
 template <class Element>
 struct block_passes {
     static AicfStatus launch(const Norm<Element>& norm, cudaStream_t stream) {
-        return choose_access(norm, INT64_MAX, [&](auto access) {
+        return choose_access<INT64_MAX>(norm, [&](auto access) {
             const auto kernel = norm_passes<kIsCentred, Element, kThreads, RowGroup<kThreads>, access.value>;
             return launch_kernel(kernel, norm.rows, kThreads, 0, stream, norm);
         });
@@ -50,7 +50,7 @@ struct block_passes {
 template <class Element>
 struct cluster_passes {
     static AicfStatus launch(const Norm<Element>& norm, cudaStream_t stream) {
-        return choose_access(norm, INT64_MAX, [&](auto access) {
+        return choose_access<INT64_MAX>(norm, [&](auto access) {
             const auto kernel = norm_passes<kIsCentred, Element, kThreads, RowCluster<kThreads>, access.value>;
             return launch_early(kernel, static_cast<unsigned>(norm.rows * kRowCluster), kThreads, 0, kRowCluster, stream, norm);
         });
@@ -61,7 +61,7 @@ template <class Element>
 struct row_in_registers {
     static AicfStatus launch(const Norm<Element>& norm, cudaStream_t stream) {
         constexpr int kRows = kTunables.rows, kElems = kTunables.elems;
-        return choose_access(norm, kThreads * kElems, [&](auto access) {
+        return choose_access<kThreads * kElems>(norm, [&](auto access) {
             const auto kernel = norm_registers<kIsCentred, Element, kThreads, kRows, kElems, access.value>;
             return launch_kernel(kernel, divide_up(norm.rows, kRows), kThreads * kRows, 0, stream, norm);
         });

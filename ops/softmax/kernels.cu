@@ -165,7 +165,7 @@ __global__ void __launch_bounds__(kRows* kWarpSize) softmax_warp(const SoftmaxPa
     for (int j = group.rank; j < row.columns; j += kWarpSize) row.y[j] = from_float<Element>(finish(row.read(j)));
 }
 
-// `boundary`: of find_boundary() for x and y.
+// `boundary`: of find_common_boundary(), for x and y or for y alone.
 template <class Element, bool kIsMasked, class Span>
 __device__ __forceinline__ Span make_span(const Row<Element, kIsMasked>& row, int rank, int boundary) {
     return {row.columns, rank, boundary != 0, find_shift(row.y, boundary)};

@@ -10,16 +10,27 @@ namespace {
 
 constexpr int kThreads = kTunables.threads, kRows = kTunables.rows, kElems = kTunables.vectors * 4;
 
-// Of rows of any length, and of those that a group keeps in registers.
+// Of rows of any length: one for both matrices if there is one, else, of 16 bits, that of y, and x has a skew.
 template <class Element>
 int find_long_boundary(const Params& params) {
-    return find_boundary<Element>(params.x, params.ldx, params.y, params.ldy, params.columns, INT64_MAX, kLongBoundary);
+    const auto find = [&](const void* x, std::int64_t ldx) {
+        return find_common_boundary<Element>(x, ldx, params.y, params.ldy, params.columns, INT64_MAX, kLongBoundary);
+    };
+    const int common = find(params.x, params.ldx);
+    return common != 0 || sizeof(Element) == 4 ? common : find(params.y, params.ldy);
 }
 
+// Shorter rows are read by elements: the packs that their ends cut take longer, and longest where two rows lie each in its own way.
 template <class Element>
 int find_kept_boundary(const Params& params) {
-    constexpr int kSectorBytes = 32;
-    return find_boundary<Element>(params.x, params.ldx, params.y, params.ldy, params.columns, kThreads * kElems, kSectorBytes);
+    constexpr int kSectorBytes = 32, kLeastAlike = 48, kLeastSkewed = 256;
+    const auto find = [&](const void* x, std::int64_t ldx) {
+        return find_common_boundary<Element>(x, ldx, params.y, params.ldy, params.columns, kThreads * kElems, kSectorBytes);
+    };
+    if (params.columns < kLeastAlike) return 0;
+    const int common = find(params.x, params.ldx);
+    if (common != 0 || sizeof(Element) == 4 || params.columns < kLeastSkewed) return common;
+    return find(params.y, params.ldy);
 }
 
 template <class Element, bool kIsMasked>

@@ -168,6 +168,8 @@ ONE_ROW_BEYOND_WARP = Constraint(
 _MAX_SIZE = 2**31 - 1 - 8192
 _MAX_SHARED_FLOATS = (163 - 1) * 1024 // 4
 _MAX_SHARED_HALVES = 2 * _MAX_SHARED_FLOATS
+# Two blocks of a multiprocessor have so much each.
+_HALF_OF_SHARED = 81 * 1024
 
 
 # The lengths of rows that a variant of row_in_registers is for: the classes of the axis `region`, from which `choose` takes the same.
@@ -203,7 +205,7 @@ _TWO_WAVES = 132 * 1024
 # With so few rows some multiprocessors have one more than others, where a block takes each: clusters even that out.
 _UNEVEN_ROWS = 264
 # So few rows leave multiprocessors idle where a block takes each; shorter ones have too little work for eight.
-_FEW_ROWS, _LEAST_SPREAD = 64, 8 * 1024 + 1
+_FEW_ROWS, _LEAST_SPREAD = 64, 16 * 1024 + 1
 _NAMES = ("to_16", "tiny_rows", "short_rows", "to_512", "to_1024", "to_2048", "to_4096", "middle_rows", "to_16384")
 _REGIONS = {n: (Count({"columns": 1}, max=t["threads"] * t["vectors"] * 4),) for n, t in zip(_NAMES, _SHARES, strict=True)}
 _REGIONS |= {"few_long": (Count({"rows": 1}, max=_FEW_ROWS),), "shared": (Count({"columns": 1}, max=_MAX_SHARED_FLOATS),), "long_rows": ()}
@@ -308,7 +310,9 @@ def choose(problem: Problem) -> Choice:
     if share is not None:
         return Choice(registers.bind(share), f"the registers of {share['threads']} threads hold a row")
     if columns <= _MAX_SHARED_FLOATS:
-        return Choice(shared.bind({"threads": 512}), "shared memory holds a row")
+        # A multiprocessor has one such row at a time, or no second one to take.
+        is_alone = columns * ITEM_BYTES[_find_dtype(problem)] > _HALF_OF_SHARED or rows <= _UNEVEN_ROWS
+        return Choice(shared.bind({"threads": 1024 if is_alone else 512}), "shared memory holds a row")
     if rows <= _UNEVEN_ROWS:
         return Choice(cluster.bind({"threads": 256}), "rows longer than shared memory, and few enough to leave multiprocessors uneven")
     if columns <= _MAX_SHARED_HALVES and _find_dtype(problem) != "float32":

@@ -86,6 +86,18 @@ def test_what_is_left_out_is_worth_no_place_and_what_is_picked_was(rows: list[di
         assert all(r > 1.0 for _, r in pick.problems) and list(pick.problems) == sorted(pick.problems, key=lambda item: -item[1])
 
 
+@pytest.mark.parametrize("timed", [1, 2])
+def test_a_variant_of_a_bucket_comes_in_again_with_other_code(tmp_path: Path, timed: int) -> None:
+    run_promote(tmp_path, [make_candidate(OLD, 1)], make_hold({OLD: 50.0}), buckets=())
+    (old,) = read_frozen_op(tmp_path, "softmax").kernels
+    record = make_record(tmp_path / "drawn.json", {100: {old: 10.0, OLD: 7.0}})
+    (run,) = read_runs(record)
+    write_runs(record, "softmax", [replace(run, code_hashes={OLD: f"{timed:064x}"})])
+    found = run_population(tmp_path, [make_candidate(OLD, timed)], record)
+    assert [d.outcome for d in found] == ([] if timed == 1 else ["promoted"])
+    assert len(find_population(tmp_path)) == len(found)
+
+
 def test_of_two_alike_one_is_picked_and_the_more_useful_first() -> None:
     rows = {str(i): {"base": 10.0, "a": 8.0, "b": 8.0, "c": 10.0 if i else 2.0} for i in range(8)}
     picks = cover(rows, {"base"}, {"a", "b", "c"})

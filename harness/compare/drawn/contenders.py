@@ -36,8 +36,7 @@ class Plan:
         return sorted(names)
 
     def list_variants(self, listed: Sequence[str], *, with_all: bool) -> list[str]:
-        """Return the variants that are to be built: the op's choices, whose code may be another than what was frozen; or all, as where nothing
-        is chosen."""
+        """Return the variants that are to be built: the op's choices, whose code may have changed since; all where nothing is chosen."""
         owns = dict.fromkeys(own for own in self.owns if own)
         if with_all or any(not c.kernel and not own for c, own in zip(self.choices, self.owns, strict=True)):
             return list(dict.fromkeys([*listed, *owns]))

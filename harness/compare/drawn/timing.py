@@ -140,7 +140,8 @@ def line_up(
 ) -> Match:
     """Return who is timed on a problem: what users get first, then the op's own choice where that is other code, then libraries.
 
-    ``sealed`` are opened frozen kernels by name and ``sealed_as`` the variants that they still are; ``variants`` and ``peers`` are opened too.
+    ``sealed`` are opened frozen kernels by name and ``sealed_as`` the variants that they still are; ``variants`` and
+    ``peers`` are opened too.
     ``with_all`` adds all frozen kernels that serve, and all variants, for the regret.
     """
     entrants: list[Entrant] = []

@@ -82,12 +82,14 @@ def _is_worth_it(pick: Pick) -> bool:
 def find_needed(frozen: Index, arch: str, recording: Recording, variants: Collection[str]) -> tuple[list[Pick], list[Row]]:
     """Return what the population needs, of ``variants`` and of the population's kernels in the set, and the entries that it needs no more.
 
-    A variant that the set has in another role is none: promotion to its bucket brings its present code.
+    A variant that the set has in another role, with the code that was timed, is none.
     """
     held = [e for e in frozen.entries if e["bucket"]["arch"] == arch]
     own = [e for e in held if e["role"] == ROLE]
     base = {e["kernel"] for e in held if e["role"] != ROLE}
-    known = {str(read_kernel(frozen.folder, kernel).manifest["variant"]) for kernel in {e["kernel"] for e in held}}
+    kernels = [read_kernel(frozen.folder, name) for name in {e["kernel"] for e in held}]
+    codes = {(str(k.manifest["variant"]), k.machine_code) for k in kernels}
+    known = {variant for variant, code in codes if recording.code_hashes.get(variant, code) == code}
     times = {p: {n: t.median_us for n, t in row.items()} for p, row in recording.times.items()}
     picks = cover(times, base, {e["kernel"] for e in own if e["kernel"] not in base} | (set(variants) - known))
     timed = {n for row in times.values() for n in row}
