@@ -85,6 +85,9 @@ __device__ __forceinline__ Pack<Element> load_pack(const Element* source) {
     return unpack<Element>(words);
 }
 
+// Hides from the compiler that the words are those it knows: what it made of them is made anew, and not kept in registers until then.
+__device__ __forceinline__ void forget(uint4& words) { asm volatile("" : "+r"(words.x), "+r"(words.y), "+r"(words.z), "+r"(words.w)); }
+
 // The 16 bytes that begin `skew` elements of 16 bits, up to 7, behind the first of two packs.
 __device__ __forceinline__ uint4 join_words(const uint4& pack, const uint4& next, int skew) {
     const bool by_two = (skew & 4) != 0, by_one = (skew & 2) != 0;

@@ -96,18 +96,11 @@ struct Skews {
         : x(span.find_skew(at.x)), residual(span.find_skew(at.residual)), y(span.find_skew(at.y)), sum(span.find_skew(at.sum)) {}
 };
 
-// How rows are accessed: as whole packs on boundaries, as packs from the boundary in front of a row on, or by elements. Packs are counted
-// from rows that are written, `sum` where there is one, since it is read back.
-enum class Access { kWhole, kPacked, kByElement };
-
+// Packs are counted from rows that are written: from `sum` where there is one, since it is read back.
 template <class Span, Access kAccess, class Element>
 __device__ __forceinline__ Span make_span(const Norm<Element>& p, const NormRow<Element>& at, int rank) {
-    const int shift = kAccess == Access::kPacked ? find_shift(at.sum == nullptr ? at.y : at.sum, 16) : 0;
-    return {static_cast<int>(p.columns), rank, kAccess != Access::kByElement, shift};
+    return make_span<Span, kAccess>(static_cast<int>(p.columns), rank, at.sum == nullptr ? at.y : at.sum);
 }
-
-// Between two uses of words: they are unpacked again then, and not kept in twice as many registers.
-__device__ __forceinline__ void keep_packed(uint4& words) { asm("" : "+r"(words.x), "+r"(words.y), "+r"(words.z), "+r"(words.w)); }
 
 // kThreads threads take a row of at most kThreads * kElems elements, which stays in registers; kRows rows per block.
 template <bool kIsCentred, class Element, int kThreads, int kRows, int kElems, Access kAccess>
@@ -154,7 +147,7 @@ __global__ void __launch_bounds__(kThreads* kRows) norm_registers(const Norm<Ele
         mean = find_mean(group.reduce_sum(mean, partials[0]), p.columns);
     }
     visit([&](int c) {
-        keep_packed(values[c]);
+        forget(values[c]);
         const Pack<Element> pack = unpack<Element>(values[c]);
         // Beside the row there are zeros, of which those of RMS normalisation count nothing.
         const bool is_whole = !kIsCentred || (span.is_packed && span.is_whole(span.find_column(c, 0)));
@@ -169,7 +162,7 @@ __global__ void __launch_bounds__(kThreads* kRows) norm_registers(const Norm<Ele
 
     if constexpr (!kIsEarly) span.load_all_words(p.weight, weight, 0, weight_skew);
     visit([&](int c) {
-        keep_packed(values[c]);
+        forget(values[c]);
         Pack<Element> bias = {}, pack = unpack<Element>(values[c]);
         const Pack<Element> factors = unpack<Element>(weight[c]);
         if (p.bias != nullptr && span.is_there(c)) bias = span.load(p.bias, c, 0.0f, bias_skew);
@@ -248,19 +241,9 @@ bool has_whole_packs(const Norm<Element>& p) {
     return has_packs(p) && p.columns % kPackElems<Element> == 0;
 }
 
-// So many columns pay for the packs that a row's ends cut: shorter rows are read by elements.
-inline constexpr int kLeastPacked = 192;
-
-// Calls launch(access), a constant, with how rows can be accessed whose threads keep kCapacity elements, or more than a row has. What
-// begins anywhere is accessed in packs where it has 16 bits; words of 32 are as well read one by one.
 template <std::int64_t kCapacity, class Element, class Launch>
 AicfStatus choose_access(const Norm<Element>& p, const Launch& launch) {
-    if (has_whole_packs(p)) return launch(std::integral_constant<Access, Access::kWhole>{});
-    if constexpr (sizeof(Element) == 2 && kCapacity > kLeastPacked) {
-        const bool fits = p.columns + kPackElems<Element> - 1 <= kCapacity;
-        if (fits && p.columns >= kLeastPacked) return launch(std::integral_constant<Access, Access::kPacked>{});
-    }
-    return launch(std::integral_constant<Access, Access::kByElement>{});
+    return choose_access<Element, kCapacity>(p.columns, has_whole_packs(p), std::false_type{}, launch);
 }
 
 }  // namespace aicf

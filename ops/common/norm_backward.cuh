@@ -272,9 +272,6 @@ __global__ void __launch_bounds__(kThreads* kRows) norm_backward_registers(const
     });
 }
 
-// Hides from the compiler that the words are those it knows: what it made of them is made anew, and not kept in registers until then.
-__device__ __forceinline__ void forget(uint4& words) { asm volatile("" : "+r"(words.x), "+r"(words.y), "+r"(words.z), "+r"(words.w)); }
-
 // Blocks of norm_backward_whole_packs on a multiprocessor at least: 1024 threads where each keeps one pack of every matrix, which leaves
 // it 64 registers, and 512 where it keeps more.
 template <class Element, int kBlockThreads, int kElems>

@@ -361,4 +361,31 @@ __device__ __forceinline__ int find_shift(const Element* row, int boundary) {
     return static_cast<int>((reinterpret_cast<std::uintptr_t>(row) & mask) / sizeof(Element));
 }
 
+// How rows are accessed: as whole packs on 16-byte boundaries, as packs from the boundary in front of a row on, or by elements.
+enum class Access { kWhole, kPacked, kByElement };
+
+// `written` is the row whose packs are stored in whole; others may have a skew.
+template <class Span, Access kAccess, class Element>
+__device__ __forceinline__ Span make_span(int columns, int rank, const Element* written) {
+    return {columns, rank, kAccess != Access::kByElement, kAccess == Access::kPacked ? find_shift(written, 16) : 0};
+}
+
+// So many columns pay for the packs that a row's ends cut, where all rows lie alike and where they do not: shorter rows are read by
+// elements.
+inline constexpr int kLeastAlike = 48, kLeastSkewed = 192;
+
+// Calls launch(access), a constant, with how rows can be accessed whose threads keep kCapacity elements, or more than a row has. What
+// begins anywhere is accessed in packs where it has 16 bits or all matrices lie alike (std::false_type: they never do): words of 32 are as
+// well read one by one.
+template <class Element, std::int64_t kCapacity, class Alike, class Launch>
+AicfStatus choose_access(std::int64_t columns, bool has_whole_packs, Alike lie_alike, const Launch& launch) {
+    constexpr bool kMayLieAlike = !std::is_same_v<Alike, std::false_type>;
+    if (has_whole_packs) return launch(std::integral_constant<Access, Access::kWhole>{});
+    if constexpr ((kMayLieAlike && kCapacity > kLeastAlike) || (sizeof(Element) == 2 && kCapacity > kLeastSkewed)) {
+        const bool is_long = columns >= (lie_alike ? kLeastAlike : kLeastSkewed) && columns + kPackElems<Element> - 1 <= kCapacity;
+        if (is_long && (lie_alike || sizeof(Element) == 2)) return launch(std::integral_constant<Access, Access::kPacked>{});
+    }
+    return launch(std::integral_constant<Access, Access::kByElement>{});
+}
+
 }  // namespace aicf

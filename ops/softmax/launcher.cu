@@ -23,7 +23,7 @@ int find_long_boundary(const Params& params) {
 // Shorter rows are read by elements: the packs that their ends cut take longer, and longest where two rows lie each in its own way.
 template <class Element>
 int find_kept_boundary(const Params& params) {
-    constexpr int kSectorBytes = 32, kLeastAlike = 48, kLeastSkewed = 256;
+    constexpr int kSectorBytes = 32;
     const auto find = [&](const void* x, std::int64_t ldx) {
         return find_common_boundary<Element>(x, ldx, params.y, params.ldy, params.columns, kThreads * kElems, kSectorBytes);
     };

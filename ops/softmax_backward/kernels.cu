@@ -60,62 +60,68 @@ __global__ void __launch_bounds__(kThreads) softmax_backward_naive(const Softmax
     }
 }
 
-// A block takes one row, which it reads twice, or a cluster of blocks does: Group is RowGroup or RowCluster. `has_packs`: rows of dy, y and
-// dx start on 16-byte boundaries.
-template <class Element, int kThreads, class Group>
-__global__ void __launch_bounds__(kThreads) softmax_backward_block(const SoftmaxBackwardParams params, bool has_packs) {
-    using Span = RowSpan<Element, Group::kTotalThreads, kPackElems<Element>>;
+// A block takes one row, which it reads twice, or a cluster of blocks does: Group is RowGroup or RowCluster.
+template <class Element, int kThreads, class Group, Access kAccess>
+__global__ void __launch_bounds__(kThreads) softmax_backward_block(const SoftmaxBackwardParams params) {
+    using Span = RowSpan<Element, Group::kTotalThreads, kPackElems<Element>, kAccess == Access::kWhole>;
     __shared__ float partials[Group::kPartials];
     const Group group;
     const Row<Element> row(params, group.row);
-    const Span span = {row.columns, group.rank, has_packs};
+    const Span span = make_span<Span, kAccess>(row.columns, group.rank, row.dx);
+    const int dy_skew = span.find_skew(row.dy), y_skew = span.find_skew(row.y);
     const auto visit = [&](const auto& call) {
-        for (int chunk = 0; chunk * (Group::kTotalThreads * Span::kChunkElems) < row.columns; ++chunk) {
-            call(chunk, span.load(row.dy, chunk, 0.0f), span.load(row.y, chunk, 0.0f));
-        }
+        span.template visit_split<2>((dy_skew | y_skew) != 0, [&](int chunk, auto is_whole) {
+            const Pack<Element> dy = span.load(row.dy, chunk, 0.0f, is_whole, dy_skew);
+            call(chunk, dy, span.load(row.y, chunk, 0.0f, is_whole, y_skew), is_whole);
+        });
     };
     float sum = 0.0f;
-    visit([&](int, const Pack<Element>& dy, const Pack<Element>& y) {
+    visit([&](int, const Pack<Element>& dy, const Pack<Element>& y, auto) {
 #pragma unroll
         for (int i = 0; i < Span::kChunkElems; ++i) sum += row.find_term(dy.values[i], y.values[i]);
     });
     sum = group.reduce_sum(sum, partials);
-    visit([&](int chunk, Pack<Element> dy, const Pack<Element>& y) {
+    visit([&](int chunk, Pack<Element> dy, const Pack<Element>& y, auto is_whole) {
 #pragma unroll
         for (int i = 0; i < Span::kChunkElems; ++i) dy.values[i] = row.find_result(dy.values[i], y.values[i], sum);
-        span.store(row.dx, chunk, dy);
+        span.store(row.dx, chunk, dy, is_whole);
     });
 }
 
 // kThreads threads take a row of at most kThreads * kElems elements, kRows such groups a block (kRows is 1 beyond a warp).
-template <class Element, int kThreads, int kRows, int kElems>
-__global__ void __launch_bounds__(kThreads* kRows) softmax_backward_registers(const SoftmaxBackwardParams params, bool has_packs) {
+template <class Element, int kThreads, int kRows, int kElems, Access kAccess>
+__global__ void __launch_bounds__(kThreads* kRows) softmax_backward_registers(const SoftmaxBackwardParams params) {
     using Group = RowGroup<kThreads, kRows>;
-    using Span = RowSpan<Element, kThreads, kElems>;
+    using Span = RowSpan<Element, kThreads, kElems, kAccess == Access::kWhole>;
     __shared__ float partials[Group::kPartials];
     const Group group;
     const Row<Element> row(params, group.find_source(params.rows));
-    const Span span = {row.columns, group.rank, has_packs};
-    Pack<Element> dy[Span::kChunks], y[Span::kChunks];
-    span.load_all(row.dy, dy);
-    span.load_all(row.y, y);
+    const Span span = make_span<Span, kAccess>(row.columns, group.rank, row.dx);
+    uint4 dy[Span::kChunks], y[Span::kChunks];
+    span.load_all_words(row.dy, dy, 0, span.find_skew(row.dy));
+    span.load_all_words(row.y, y, 0, span.find_skew(row.y));
     float sum = 0.0f;
 #pragma unroll
     for (int chunk = 0; chunk < Span::kChunks; ++chunk) {
         if (!span.is_there(chunk)) continue;
+        const Pack<Element> gradients = unpack<Element>(dy[chunk]), results = unpack<Element>(y[chunk]);
 #pragma unroll
-        for (int i = 0; i < Span::kChunkElems; ++i) sum += row.find_term(dy[chunk].values[i], y[chunk].values[i]);
+        for (int i = 0; i < Span::kChunkElems; ++i) sum += row.find_term(gradients.values[i], results.values[i]);
     }
     sum = group.reduce_sum(sum, partials);
     if (group.row >= params.rows) return;
 #pragma unroll
     for (int chunk = 0; chunk < Span::kChunks; ++chunk) {
         if (!span.is_there(chunk)) continue;
+        forget(dy[chunk]);
+        forget(y[chunk]);
+        Pack<Element> gradients = unpack<Element>(dy[chunk]);
+        const Pack<Element> results = unpack<Element>(y[chunk]);
 #pragma unroll
         for (int i = 0; i < Span::kChunkElems; ++i) {
-            dy[chunk].values[i] = row.find_result(dy[chunk].values[i], y[chunk].values[i], sum);
+            gradients.values[i] = row.find_result(gradients.values[i], results.values[i], sum);
         }
-        span.store(row.dx, chunk, dy[chunk]);
+        span.store(row.dx, chunk, gradients);
     }
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -128,6 +129,17 @@ _SHARES = (
     {"threads": 512, "rows": 1, "elems": 16},
     {"threads": 1024, "rows": 1, "elems": 16},
 )
+# Fewer threads for rows of 16-bit elements: each has 32 of them, and the rest of its work once for them all.
+_LONG_SHARES = (
+    {"threads": 16, "rows": 8, "elems": 32},
+    {"threads": 32, "rows": 4, "elems": 32},
+    {"threads": 64, "rows": 1, "elems": 32},
+    {"threads": 128, "rows": 1, "elems": 32},
+    {"threads": 256, "rows": 1, "elems": 32},
+)
+_LEAST_LONG = 257  # shorter rows are held by as few threads with less
+# Two waves of threads that have registers for 32 elements, on 132 multiprocessors.
+_TWO_WAVES = 132 * 1024
 # So few rows leave multiprocessors idle where a block takes each.
 _FEW_ROWS = 64
 _REGIONS = {f"to_{t['threads'] * t['elems']}": (Count({"columns": 1}, max=t["threads"] * t["elems"]),) for t in _SHARES}
@@ -157,6 +169,7 @@ KERNELS = (
         (THREADS,),
         (),
         ({"threads": 256}, {"threads": 1024}),
+        max_spill_bytes=32,  # of 1024 threads, which have 64 registers each
         domain=lambda t: _serve(),
         tile=lambda t: {"rows": 1},
     ),
@@ -165,7 +178,7 @@ KERNELS = (
         "a cluster of 8 blocks per row, for rows that are long and few",
         (CLUSTER_THREADS,),
         (),
-        ({"threads": 1024},),
+        ({"threads": 256}, {"threads": 1024}),
         domain=lambda t: (Count({"rows": 1}, max=2**20), Count({"columns": 1}, _LEAST_SHARED, _MAX_SIZE - 2**17)),
         tile=lambda t: {"rows": 1},
         min_arch=90,
@@ -175,7 +188,7 @@ KERNELS = (
         "a group of threads keeps its row in registers, which is read once; many short rows per block",
         (GROUP, ROWS, ELEMS),
         (BLOCK_FITS, ONE_ROW_BEYOND_WARP),
-        _SHARES,
+        (*_SHARES, *_LONG_SHARES),
         max_spill_bytes=32,  # of a warp per row, where ptxas keeps to 80 registers
         domain=lambda t: _serve(t["threads"] * t["elems"]),
         tile=lambda t: {"rows": t["rows"]},
@@ -183,16 +196,26 @@ KERNELS = (
 )
 
 
+def _find_share(problem: Problem) -> Mapping[str, int] | None:
+    """Return the tunables of row_in_registers for rows of a length, None where no registers hold them."""
+    rows, columns = problem.sizes["rows"], problem.sizes["columns"]
+    fitting = [[s for s in shares if columns <= s["threads"] * s["elems"]] for shares in (_LONG_SHARES, _SHARES)]
+    longer, shares = fitting
+    has_halves = ITEM_BYTES[_find_dtype(problem)] == 2
+    if has_halves and longer and columns >= _LEAST_LONG and rows * longer[0]["threads"] >= _TWO_WAVES:
+        return longer[0]
+    return shares[0] if shares else None
+
+
 def choose(problem: Problem) -> Choice:
     """Return the variant that keeps a row in the registers of as few threads as hold it, or reads long rows again."""
-    columns = problem.sizes["columns"]
-    registers = KERNELS[3]
-    for bound in registers.variants:
-        if columns <= bound["threads"] * bound["elems"]:
-            return Choice(registers.bind(bound), f"the registers of {bound['threads']} threads hold a row")
+    block, cluster, registers = KERNELS[1:]
+    share = _find_share(problem)
+    if share is not None:
+        return Choice(registers.bind(share), f"the registers of {share['threads']} threads hold a row")
     if problem.sizes["rows"] <= _FEW_ROWS:
-        return Choice(KERNELS[2].bind({"threads": 1024}), "few rows, longer than registers hold")
-    return Choice(KERNELS[1].bind({"threads": 1024}), "a row is longer than registers hold")
+        return Choice(cluster.bind({"threads": 256}), "few rows, longer than registers hold")
+    return Choice(block.bind({"threads": 256}), "a row is longer than registers hold")
 
 
 def _problem(suite: str, rows: int, columns: int, dtype: str = "float32", flags: str = "", **padding: int) -> Problem:
@@ -213,6 +236,11 @@ PROBLEMS = (
     _problem("verify", 2, 5003, "float32", "log"),
     _problem("verify", 3, 4096, "bfloat16"),
     _problem("verify", 2, 16000, "float16"),
+    # Rows of every matrix that begin at different places behind a boundary, and all alike.
+    _problem("verify", 9, 232, "bfloat16", "", dy=1, y=3, dx=2),
+    _problem("verify", 9, 1501, "float16", "log", dy=3, dx=8),
+    _problem("verify", 9, 301, "bfloat16", "with_scale"),
+    _problem("verify", 9, 151),
     _problem("emulated", 256, 1024),
     _problem("emulated", 4096, 64, "bfloat16", "with_scale"),
     # One of each region.
