@@ -25,6 +25,10 @@ inline constexpr int kDtypeOf<Bf16> = AICF_DTYPE_BFLOAT16;
 template <>
 inline constexpr int kDtypeOf<Fp16> = AICF_DTYPE_FLOAT16;
 
+inline AicfStatus refuse_dtype(std::int32_t dtype) {
+    return make_unsupported("dtype = %d: has no instance of this kernel", static_cast<int>(dtype));
+}
+
 // Calls `call` with an element of the type that a dtype code names, one of Elements.
 template <class First, class... Rest, class Call>
 AicfStatus dispatch_dtype(std::int32_t dtype, const Call& call) {
@@ -32,7 +36,7 @@ AicfStatus dispatch_dtype(std::int32_t dtype, const Call& call) {
     if constexpr (sizeof...(Rest) > 0) {
         return dispatch_dtype<Rest...>(dtype, call);
     } else {
-        return make_unsupported("dtype = %d: has no instance of this kernel", static_cast<int>(dtype));
+        return refuse_dtype(dtype);
     }
 }
 

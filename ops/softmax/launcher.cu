@@ -91,22 +91,18 @@ struct row_in_shared {
 };
 
 template <class Element, bool kIsMasked>
-struct half_row_in_shared {
-    static AicfStatus launch(const Params& params, cudaStream_t stream) {
-        return row_in_shared<Element, kIsMasked>::launch(params, stream);
-    }
-};
-
-template <bool kIsMasked>
-struct half_row_in_shared<float, kIsMasked> {
-    static AicfStatus launch(const Params&, cudaStream_t) { return make_unsupported("dtype = float32: only 16 bits are served"); }
-};
+    requires(sizeof(Element) == 2)
+struct half_row_in_shared : row_in_shared<Element, kIsMasked> {};
 
 AicfStatus launch(const Params& params, void*, cudaStream_t stream) {
     return dispatch_float(params.dtype, [&](auto element) {
         using Element = decltype(element);
-        if (params.mask == AICF_SOFTMAX_MASK_NONE) return AICF_KERNEL<Element, false>::launch(params, stream);
-        return AICF_KERNEL<Element, true>::launch(params, stream);
+        if constexpr (requires { typename AICF_KERNEL<Element, false>; }) {
+            if (params.mask == AICF_SOFTMAX_MASK_NONE) return AICF_KERNEL<Element, false>::launch(params, stream);
+            return AICF_KERNEL<Element, true>::launch(params, stream);
+        } else {
+            return refuse_dtype(params.dtype);
+        }
     });
 }
 

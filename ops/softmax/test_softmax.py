@@ -30,6 +30,8 @@ VARIANTS["row_in_registers"], VARIANTS["short_rows"] = (
     OP.find_kernel("row_in_registers").bind(tunables)
     for tunables in ({"threads": 256, "rows": 1, "vectors": 8}, {"threads": 4, "rows": 32, "vectors": 4})
 )
+# Those of fp32 too, in which what the tests draw has no rounding.
+FLOAT_KERNELS = [k for k in VARIANTS if k != "half_row_in_shared"]
 # Proved by the fast tests; the slow ones prove the others.
 FAST_KERNELS = ("naive", "row_in_registers", "short_rows")
 # What a kernel does not serve: rows longer than its threads hold, or shorter than a cluster has work for.
@@ -51,7 +53,7 @@ def test_kernel_verifies_on_every_problem(device: Device, open_kernel: Open, ker
     problems = UNDER_TEST.verify(device, VARIANTS[kernel], open_kernel(kernel), thin(Effort(num_hidden=2)))
     passed = [p for p in problems if p.status == "passed"]
     assert all(LIMITS.get(kernel, "served") in p.reason for p in problems if p not in passed)
-    assert len(passed) >= (4 if kernel == "cluster_online" else len(problems) / 2)
+    assert len(passed) >= {"cluster_online": 4, "half_row_in_shared": len(problems) / 4}.get(kernel, len(problems) / 2)
 
 
 def test_the_bound_is_none_that_zeros_pass(device: Device) -> None:
@@ -70,7 +72,7 @@ def _draw_coarse(rows: int, columns: int) -> NDArray[np.float32]:
 
 @pytest.mark.parametrize("log", [False, True])
 @pytest.mark.parametrize("columns", [61, 64])
-@pytest.mark.parametrize("kernel", VARIANTS)
+@pytest.mark.parametrize("kernel", FLOAT_KERNELS)
 def test_a_shift_changes_no_bit_and_permuted_rows_permute(device: Device, open_kernel: Open, kernel: str, columns: int, log: bool) -> None:
     columns = UNDER_TEST.widen(VARIANTS[kernel], "columns", columns)
     x, order = _draw_coarse(37, columns), np.random.default_rng(4).permutation(37)
@@ -97,7 +99,7 @@ def test_a_causal_mask_has_the_bits_of_the_boolean_one(device: Device, open_kern
 
 
 @pytest.mark.parametrize("log", [False, True])
-@pytest.mark.parametrize("kernel", VARIANTS)
+@pytest.mark.parametrize("kernel", FLOAT_KERNELS)
 def test_what_is_hidden_counts_nothing(device: Device, open_kernel: Open, kernel: str, log: bool) -> None:
     columns = UNDER_TEST.widen(VARIANTS[kernel], "columns", 50)
     x, keep = _draw_coarse(6, columns), np.random.default_rng(5).random((6, columns)) < 0.5
@@ -115,7 +117,7 @@ def test_what_is_hidden_counts_nothing(device: Device, open_kernel: Open, kernel
 
 
 @pytest.mark.parametrize("columns", [5, 64, 1000])
-@pytest.mark.parametrize("kernel", VARIANTS)
+@pytest.mark.parametrize("kernel", FLOAT_KERNELS)
 def test_special_values(device: Device, open_kernel: Open, kernel: str, columns: int) -> None:
     if kernel == "short_rows" and columns > 64:
         pytest.skip("a row of 1000 does not fit 4 lanes")

@@ -40,7 +40,8 @@ def test_inner_size_too_large_reads_past_the_end(kernels: Kernels) -> None:
     # Some of the reads land in the result, which other blocks write: a race as well.
     assert kinds(reports) - {"global_race"} == {"out_of_bounds_read"}
     assert kernels.status == ILLEGAL_ADDRESS
-    assert "past the end of the allocation" in str(reports[0]["text"])
+    # What lies nearest names the place: another array that came to lie behind this one, now and then.
+    assert re.search("past the end of the allocation|before the (allocation|variable)", str(reports[0]["text"]))
 
 
 def test_a_stray_read_ends_the_launch_without_checks_too(kernels: Kernels) -> None:
