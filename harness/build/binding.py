@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 import sysconfig
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
@@ -13,25 +14,26 @@ from typing import cast
 from device.toolchain import Toolchain
 from harness.build.builder import open_store, write_generated
 from harness.build.compiler import Compiler, compile_steadily, describe_failure
-from harness.build.store import Store, full_disk_as_error, hash_text
+from harness.build.store import Store, full_disk_as_error, hash_file, hash_text
 from harness.discover import LoadedOp
 from harness.errors import BuildError
 from harness.spec import Launchable, Op, Variant
 
+# What all bindings share, below the ops, and what becomes of it.
+_MODULE, _OBJECT = "common/op_module.cpp", "op_module.o"
+
 
 def build_binding(loaded: LoadedOp, toolchain: Toolchain, *, store: Store | None = None, compiler: Compiler | None = None) -> Path:
     """Build the op's Python binding and return the extension's path; raises :class:`BuildError` with the compiler's text."""
-    import pybind11
-
-    cache = store or open_store()
+    cache, runner = store or open_store(), compiler or Compiler()
     source = loaded.folder / "pybind.cpp"
     name = f"_{loaded.op.name}.so"
     roots = (loaded.include_dir, *write_generated(loaded, cache))
-    includes = [*roots, pybind11.get_include(), sysconfig.get_path("include"), toolchain.cuda_include]
-    # Of -O2 a third more of the compiler's seconds goes into code that only hands arguments over.
-    flags = ["-std=c++20", "-O1", "-fPIC", "-fvisibility=hidden", "-shared", *(f"-I{path}" for path in includes)]
-    abi = f"{sysconfig.get_config_var('EXT_SUFFIX')} pybind11 {version('pybind11')}"
-    request = hash_text("binding 1", str(source), *flags, abi, toolchain.cxx_version)
+    flags = _list_flags(toolchain, roots)
+    # One that reads its arguments itself, or was sealed before the module was apart, has it in its own pybind.cpp.
+    has_module = "common/op_module.hpp" in source.read_text()
+    shared = (_build_module(loaded.include_dir, toolchain, cache, runner),) if has_module else ()
+    request = hash_text("binding 2", str(source), *flags, *map(str, shared), _describe_abi(), toolchain.cxx_version)
     if entry := cache.find("bindings", request):
         return entry.folder / name
     with cache.lock(request), cache.scratch() as scratch:
@@ -40,12 +42,67 @@ def build_binding(loaded: LoadedOp, toolchain: Toolchain, *, store: Store | None
         made = scratch / "made"
         with full_disk_as_error(cache.root):
             made.mkdir()
-        command = [str(toolchain.cxx), *flags, "-MMD", "-MF", "deps.d", "-MT", "binding", str(source), "-o", str(made / name), "-ldl"]
-        status, log, files = compile_steadily(compiler or Compiler(), (command,), scratch, roots)
+        commands = (
+            [str(toolchain.cxx), *flags, "-MMD", "-MF", "deps.d", "-MT", "binding", "-c", str(source), "-o", "pybind.o"],
+            [str(toolchain.cxx), "-shared", "-o", str(made / name), "pybind.o", *map(str, shared), "-ldl"],
+        )
+        status, log, files = compile_steadily(runner, commands, scratch, roots)
         if status != 0:
             raise BuildError(f"the binding {source} does not compile:\n{describe_failure(log, cache.root)}")
         entry = cache.add("bindings", request, made, files, {"op": loaded.op.name})
     return entry.folder / name
+
+
+def _build_module(include_dir: Path, toolchain: Toolchain, cache: Store, compiler: Compiler) -> Path:
+    """Compile what all bindings share, once for all that have the same text of it, wherever they lie; return the object file."""
+    flags, roots = _list_flags(toolchain, ()), (include_dir,)
+
+    def make_request() -> str:
+        common = include_dir / "common"
+        texts = [include_dir / _MODULE, *sorted(common.glob("*.h")), *sorted(common.glob("*.hpp"))]
+        contents = [f"{path.name}={hash_file(path)}" for path in texts]
+        return hash_text("op module 1", *contents, *flags, _describe_abi(), toolchain.cxx_version)
+
+    request = make_request()
+    if entry := cache.find("bindings", request):
+        return entry.folder / _OBJECT
+    with cache.lock(request), cache.scratch() as scratch:
+        if entry := cache.find("bindings", request):
+            return entry.folder / _OBJECT
+        made = scratch / "made"
+        with full_disk_as_error(cache.root):
+            made.mkdir()
+        command = [
+            str(toolchain.cxx),
+            *flags,
+            f"-I{include_dir}",
+            "-MMD",
+            "-MF",
+            "deps.d",
+            "-MT",
+            "module",
+            "-c",
+            str(include_dir / _MODULE),
+        ]
+        status, log, _ = compile_steadily(compiler, ([*command, "-o", str(made / _OBJECT)],), scratch, roots)
+        if status != 0:
+            raise BuildError(f"{include_dir / _MODULE} does not compile:\n{describe_failure(log, cache.root)}")
+        if make_request() != request:
+            raise BuildError(f"{include_dir / _MODULE} changed while it was compiled; build again when it is still")
+        entry = cache.add("bindings", request, made, {}, {})
+    return entry.folder / _OBJECT
+
+
+def _list_flags(toolchain: Toolchain, roots: Sequence[Path]) -> list[str]:
+    import pybind11
+
+    includes = [*roots, pybind11.get_include(), sysconfig.get_path("include"), toolchain.cuda_include]
+    # Of -O2 a third more of the compiler's seconds goes into code that only hands arguments over.
+    return ["-std=c++20", "-O1", "-fPIC", "-fvisibility=hidden", *(f"-I{path}" for path in includes)]
+
+
+def _describe_abi() -> str:
+    return f"{sysconfig.get_config_var('EXT_SUFFIX')} pybind11 {version('pybind11')}"
 
 
 def load_binding(path: Path) -> ModuleType:

@@ -15,6 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from contract.building import WITHOUT_LARGE_HEADERS
 from contract.files import write_atomically
 from device.cubin import hash_host_code, hash_machine_code
 from device.settings import read_settings
@@ -30,11 +31,6 @@ from harness.terminal.console import print_warning
 
 _LIBRARY = "variant.so"
 _PTXAS_LOG = "ptxas.txt"
-# nvcc includes <cmath> in everything, and from C++17 on that holds libstdc++'s special functions (zeta, Bessel, ...), with half of all that
-# the compilers read: a third of their time. <algorithm> has held the algorithms on ranges since C++20, and those for execution policies:
-# another sixth. Their include guards leave them out; the code that comes out is the same. Sources that do want them, or what they include
-# in turn, are compiled with them. (std::min and std::max are in neither.)
-_WITHOUT_LARGE_HEADERS = ("-D_GLIBCXX_BITS_SPECFUN_H=1", "-D_RANGES_ALGO_H=1", "-D_PSTL_GLUE_ALGORITHM_DEFS_H=1", "-D_STL_ALGO_H=1")
 
 
 @dataclass(frozen=True)
@@ -188,7 +184,7 @@ def _build_variant(
             made.mkdir()
         command = [str(toolchain.nvcc), "-ccbin", str(toolchain.cxx), *flags, "-MMD", "-MF", "deps.d", "-c", str(source), "-o", "object.o"]
         link = [str(toolchain.cxx), "-shared", "-o", str(made / _LIBRARY), "object.o", str(toolchain.cudart_library)]
-        for first in ([*command, *_WITHOUT_LARGE_HEADERS], command):
+        for first in ([*command, *WITHOUT_LARGE_HEADERS], command):
             status, log, files = compile_steadily(compiler, (first, link), scratch, roots)
             if status == 0 or compiler.is_stopped:
                 break

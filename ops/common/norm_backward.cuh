@@ -100,32 +100,46 @@ __global__ void __launch_bounds__(kThreads) norm_backward_columns_naive(const No
     if (p.dbias != nullptr) p.dbias[j] = from_float<Element>(dbias);
 }
 
+// Where packs of a row begin behind boundaries, of every matrix: see RowSpan::find_skew().
+template <class Element>
+struct GradientSkews {
+    int dy, x, dsum;
+
+    template <class Span>
+    __device__ __forceinline__ GradientSkews(const Span& span, const NormGradientRow<Element>& at)
+        : dy(span.find_skew(at.dy)), x(span.find_skew(at.x)), dsum(at.dsum == nullptr ? 0 : span.find_skew(at.dsum)) {}
+};
+
 // dx: a block or a cluster (Group: RowGroup or RowCluster) per row of any length, which is read twice, the second time mostly from L2.
-// kIsWhole as for RowSpan.
-template <bool kIsCentred, class Element, int kThreads, class Group, bool kIsWhole>
+template <bool kIsCentred, class Element, int kThreads, class Group, Access kAccess>
 __global__ void __launch_bounds__(kThreads) norm_backward_passes(const NormGradient<Element> p) {
-    using Span = RowSpan<Element, Group::kTotalThreads, kPackElems<Element>, kIsWhole>;
+    using Span = RowSpan<Element, Group::kTotalThreads, kPackElems<Element>, kAccess == Access::kWhole>;
     __shared__ NormSums partials[Group::kPartials];
     const Group group;
     const NormGradientRow<Element> at(p, group.row);
-    const Span span = {static_cast<int>(p.columns), group.rank, kIsWhole};
+    const Span span = make_span<Span, kAccess>(static_cast<int>(p.columns), group.rank, at.dx);
+    const GradientSkews<Element> skews(span, at);
+    const int weight_skew = span.find_skew(p.weight);
+    const bool has_skews = (skews.dy | skews.x | skews.dsum | weight_skew) != 0;
     NormSums sums;
-    span.visit([&](int c) {
-        const auto dy = span.load(at.dy, c, 0.0f), weight = span.load(p.weight, c, 0.0f), x = span.load(at.x, c, at.mean);
+    span.template visit_split<2>(has_skews, [&](int c, auto is_whole) {
+        const auto dy = span.load(at.dy, c, 0.0f, is_whole, skews.dy), weight = span.load(p.weight, c, 0.0f, is_whole, weight_skew);
+        const auto x = span.load(at.x, c, at.mean, is_whole, skews.x);
 #pragma unroll
         for (int i = 0; i < kPackElems<Element>; ++i) sums.add(dy.values[i] * weight.values[i], at.normalise(x.values[i]));
     });
     sums = group.reduce(sums, partials, [](NormSums a, NormSums b) { return combine(a, b); });
     const NormSums means = find_means<kIsCentred>(sums, p.columns);
-    span.visit([&](int c) {
-        const auto dy = span.load(at.dy, c, 0.0f), weight = span.load(p.weight, c, 0.0f), x = span.load(at.x, c, 0.0f);
+    span.template visit_split<2>(has_skews, [&](int c, auto is_whole) {
+        const auto dy = span.load(at.dy, c, 0.0f, is_whole, skews.dy), weight = span.load(p.weight, c, 0.0f, is_whole, weight_skew);
+        const auto x = span.load(at.x, c, 0.0f, is_whole, skews.x);
         Pack<Element> dx = {};
-        if (at.dsum != nullptr) dx = span.load(at.dsum, c, 0.0f);
+        if (at.dsum != nullptr) dx = span.load(at.dsum, c, 0.0f, is_whole, skews.dsum);
 #pragma unroll
         for (int i = 0; i < kPackElems<Element>; ++i) {
             dx.values[i] += find_slope(dy.values[i] * weight.values[i], at.normalise(x.values[i]), means, at.rstd);
         }
-        span.store(at.dx, c, dx);
+        span.store(at.dx, c, dx, is_whole);
     });
 }
 
@@ -139,20 +153,20 @@ inline std::int64_t count_slabs(std::int64_t rows, std::int64_t columns, std::in
 }
 
 // Sums over a slab of rows: a block takes kColumnWidth chunks of columns by 16 bytes, and every num_partials-th group of rows, in order.
-// They are the result where there is one slab.
-template <bool kIsCentred, class Element, int kThreads, bool kIsWhole>
+// They are the result where there is one slab. A thread has the same columns of all rows, wherever those begin.
+template <bool kIsCentred, class Element, int kThreads, Access kAccess>
 __global__ void __launch_bounds__(kThreads) norm_backward_columns(const NormGradient<Element> p) {
-    using Span = RowSpan<Element, kColumnWidth, kPackElems<Element>, kIsWhole>;
+    using Span = RowSpan<Element, kColumnWidth, kPackElems<Element>, kAccess == Access::kWhole>;
     constexpr int kLanes = kThreads / kColumnWidth, kElems = kPackElems<Element>;
     __shared__ float shared[kLanes][kColumnWidth * kElems + 1];
     const int place = static_cast<int>(threadIdx.x) % kColumnWidth, lane = static_cast<int>(threadIdx.x) / kColumnWidth;
-    const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * kColumnWidth * kElems;
-    const Span span = {static_cast<int>(p.columns - first), place, kIsWhole};
+    const int chunk = static_cast<int>(blockIdx.x), first = chunk * kColumnWidth * kElems;
+    const Span span = {static_cast<int>(p.columns), place, kAccess != Access::kByElement};
     float dweight[kElems] = {}, dbias[kElems] = {};
 #pragma unroll 4
     for (std::int64_t row = static_cast<std::int64_t>(blockIdx.y) * kLanes + lane; row < p.rows; row += std::int64_t{kLanes} * gridDim.y) {
         const NormGradientRow<Element> at(p, row);
-        const auto dy = span.load(at.dy + first, 0, 0.0f), x = span.load(at.x + first, 0, 0.0f);
+        const auto dy = span.load(at.dy, chunk, 0.0f, span.find_skew(at.dy)), x = span.load(at.x, chunk, 0.0f, span.find_skew(at.x));
 #pragma unroll
         for (int i = 0; i < kElems; ++i) {
             dweight[i] = fmaf(dy.values[i], at.normalise(x.values[i]), dweight[i]);
@@ -163,10 +177,10 @@ __global__ void __launch_bounds__(kThreads) norm_backward_columns(const NormGrad
     for (int which = 0; which < kNumSums<kIsCentred>; ++which) {
         __syncthreads();
 #pragma unroll
-        for (int i = 0; i < kElems; ++i) shared[lane][span.find_column(0, i)] = which == 0 ? dweight[i] : dbias[i];
+        for (int i = 0; i < kElems; ++i) shared[lane][span.find_column(chunk, i) - first] = which == 0 ? dweight[i] : dbias[i];
         __syncthreads();
         for (int i = static_cast<int>(threadIdx.x); i < kColumnWidth * kElems; i += kThreads) {
-            const std::int64_t at = first + i;
+            const int at = first + i;
             float sum = shared[0][i];
             for (int other = 1; other < kLanes; ++other) sum += shared[other][i];
             if (at >= p.columns) continue;
@@ -181,40 +195,47 @@ __global__ void __launch_bounds__(kThreads) norm_backward_columns(const NormGrad
     }
 }
 
-// Writes a block's partial sums of each column, kept as kElems registers of kThreads threads by kRows groups: the groups' sums are added
-// by halves, kRows being a power of two.
+// Writes a block's partial sums of each column, kept as kElems registers of kThreads threads by kRows groups, of which each has columns of
+// its own, all that there are: the groups' sums are added by halves, kRows being a power of two.
 template <int kNumSums, int kThreads, int kRows, int kElems, class FindColumn>
 __device__ __forceinline__ void store_partials(float* partials, int num_partials, std::int64_t columns, const float (&sums)[2][kElems],
                                                const FindColumn& find_column) {
-    constexpr int kPlaces = kThreads * kElems;
+    // Neighbours in one pack lie apart, so that threads which write the same element of their packs use different banks.
+    constexpr int kPlaces = kThreads * kElems, kBlockThreads = kThreads * kRows;
+    const auto find_place = [](int column) { return column % 8 * (kPlaces / 8) + column / 8; };
     __shared__ float shared[kRows > 1 ? kRows * kPlaces : 1];
-    const int rank = static_cast<int>(threadIdx.x) % kThreads, group = static_cast<int>(threadIdx.x) / kThreads;
+    const int group = static_cast<int>(threadIdx.x) / kThreads;
 #pragma unroll
     for (int which = 0; which < kNumSums; ++which) {
         float* target = partials + (static_cast<std::int64_t>(which) * num_partials + blockIdx.x) * columns;
-        if constexpr (kRows > 1) {
-            __syncthreads();
+        if constexpr (kRows == 1) {
 #pragma unroll
-            for (int e = 0; e < kElems; ++e) shared[group * kPlaces + e * kThreads + rank] = sums[which][e];
-            for (int half = kRows / 2; half > 0; half /= 2) {
-                __syncthreads();
-                for (int i = static_cast<int>(threadIdx.x); i < half * kPlaces; i += kThreads * kRows)
-                    shared[i] += shared[half * kPlaces + i];
+            for (int e = 0; e < kElems; ++e) {
+                const int column = find_column(e);
+                if (column >= 0 && column < columns) target[column] = sums[which][e];
             }
-            __syncthreads();
-            if (threadIdx.x >= kThreads) continue;
+            continue;
         }
+        __syncthreads();
+        // A group has no sums of columns past its row: what stands there for them is added up too.
+        for (int i = static_cast<int>(threadIdx.x); i < kRows * kPlaces; i += kBlockThreads) shared[i] = 0.0f;
+        __syncthreads();
 #pragma unroll
         for (int e = 0; e < kElems; ++e) {
             const int column = find_column(e);
-            if (column < columns) target[column] = kRows > 1 ? shared[e * kThreads + rank] : sums[which][e];
+            if (column >= 0 && column < columns) shared[group * kPlaces + find_place(column)] = sums[which][e];
         }
+        for (int half = kRows / 2; half > 0; half /= 2) {
+            __syncthreads();
+            for (int i = static_cast<int>(threadIdx.x); i < half * kPlaces; i += kBlockThreads) shared[i] += shared[half * kPlaces + i];
+        }
+        __syncthreads();
+        for (int i = static_cast<int>(threadIdx.x); i < columns; i += kBlockThreads) target[i] = shared[find_place(i)];
     }
 }
 
 // All in one: num_partials blocks take rows in turn, kThreads threads a row of at most kThreads * kElems elements, kRows rows at a time. x
-// and dy are read once; the partial sums over rows stay in registers to the end. Elements of a thread lie kThreads apart, or by 16 bytes
-// where the rows allow it.
+// and dy are read once; the partial sums over rows stay in registers to the end. Elements of a thread lie kThreads apart.
 template <bool kIsCentred, class Element, int kThreads, int kRows, int kElems>
 __global__ void __launch_bounds__(kThreads* kRows) norm_backward_registers(const NormGradient<Element> p) {
     using Group = RowGroup<kThreads, kRows>;
@@ -272,47 +293,52 @@ __global__ void __launch_bounds__(kThreads* kRows) norm_backward_registers(const
     });
 }
 
-// Blocks of norm_backward_whole_packs on a multiprocessor at least: 1024 threads where each keeps one pack of every matrix, which leaves
-// it 64 registers, and 512 where it keeps more.
-template <class Element, int kBlockThreads, int kElems>
-inline constexpr int kResidentBlocks = std::max(1, (kElems == kPackElems<Element> ? 1024 : 512) / kBlockThreads);
+// Blocks of norm_backward_packs on a multiprocessor at least: 1024 threads where each keeps one pack of every matrix, which leaves it 64
+// registers, fewer where packs are put together, and 512 where it keeps more.
+template <class Element, int kBlockThreads, int kElems, Access kAccess>
+inline constexpr int kResidentBlocks = std::max(1, (kElems != kPackElems<Element> ? 512
+                                                    : kAccess == Access::kWhole   ? 1024
+                                                                                  : 768) /
+                                                       kBlockThreads);
 
-// The same for rows of whole packs on 16-byte boundaries. dy, x and dsum are kept as they are stored, which takes half the registers of
-// their values in 16 bits; those of the thread's next row are under way while it works on this one.
-template <bool kIsCentred, class Element, int kThreads, int kRows, int kElems>
-__global__ void __launch_bounds__(kThreads* kRows, kResidentBlocks<Element, kThreads * kRows, kElems>)
-    norm_backward_whole_packs(const NormGradient<Element> p) {
+// The same in packs. dy, x and dsum are kept as they are stored, which takes half the registers of their values in 16 bits; those of the
+// thread's next row are under way while it works on this one. Rows may begin anywhere (Access::kPacked) where all that a group takes lie
+// alike, so that its threads have the same columns of each: see has_steady_rows().
+template <bool kIsCentred, class Element, int kThreads, int kRows, int kElems, Access kAccess>
+__global__ void __launch_bounds__(kThreads* kRows, kResidentBlocks<Element, kThreads * kRows, kElems, kAccess>)
+    norm_backward_packs(const NormGradient<Element> p) {
     using Group = RowGroup<kThreads, kRows>;
-    constexpr int kChunkElems = kPackElems<Element>, kChunks = kElems / kChunkElems;
-    // There are registers for two rows beside the weight and the sums.
-    constexpr int kRegisters = 65536 / (kThreads * kRows) / kResidentBlocks<Element, kThreads * kRows, kElems>;
-    constexpr bool kIsAhead = 28 * kChunks + kNumSums<kIsCentred> * kElems + 28 <= kRegisters;
+    using Span = RowSpan<Element, kThreads, kElems, kAccess == Access::kWhole>;
+    constexpr int kChunkElems = Span::kChunkElems, kChunks = Span::kChunks;
+    // There are registers for two rows beside the weight and the sums. Packs put together from two are waited for where they are loaded.
+    constexpr int kRegisters = 65536 / (kThreads * kRows) / kResidentBlocks<Element, kThreads * kRows, kElems, kAccess>;
+    constexpr bool kIsAhead = kAccess == Access::kWhole && 28 * kChunks + kNumSums<kIsCentred> * kElems + 28 <= kRegisters;
     __shared__ NormSums partials[2][Group::kPartials];
     const Group group;
-    const int columns = static_cast<int>(p.columns);
-    const auto find_column = [&](int chunk) { return (chunk * kThreads + group.rank) * kChunkElems; };
-    const auto load_words = [&](const Element* row, uint4(&words)[kChunks]) {
-#pragma unroll
-        for (int c = 0; c < kChunks; ++c) {
-            words[c] = {0, 0, 0, 0};
-            if (row != nullptr && find_column(c) < columns) words[c] = *reinterpret_cast<const uint4*>(row + find_column(c));
-        }
-    };
+    const std::int64_t own = group.find_source(p.rows);  // the group's first row, or one that stands for it
+    const NormGradientRow<Element> at_own(p, own);
+    const Span span = make_span<Span, kAccess>(static_cast<int>(p.columns), group.rank, at_own.dx);
+    const GradientSkews<Element> skews(span, at_own);
     struct Loaded {
         uint4 dy[kChunks], x[kChunks], dsum[kChunks];
         float mean, rstd;
     };
     const auto load_row = [&](Loaded& loaded, std::int64_t row) {
-        const NormGradientRow<Element> at(p, row < p.rows ? row : p.rows - 1);
-        load_words(at.dy, loaded.dy);
-        load_words(at.x, loaded.x);
-        load_words(at.dsum, loaded.dsum);
+        const NormGradientRow<Element> at(p, row < p.rows ? row : own);
+        span.load_all_words(at.dy, loaded.dy, 0, skews.dy);
+        span.load_all_words(at.x, loaded.x, 0, skews.x);
+        if (p.dsum != nullptr) {
+            span.load_all_words(at.dsum, loaded.dsum, 0, skews.dsum);
+        } else {
+#pragma unroll
+            for (uint4& words : loaded.dsum) words = {0, 0, 0, 0};
+        }
         loaded.mean = at.mean;
         loaded.rstd = at.rstd;
     };
 
     uint4 weight[kChunks];
-    load_words(p.weight, weight);
+    span.load_all_words(p.weight, weight, 0, span.find_skew(p.weight));
     float totals[2][kElems] = {};  // of dweight and dbias
     int parity = 0;                // two reductions in a row use different memory
     const std::int64_t step = std::int64_t{kRows} * gridDim.x;
@@ -337,7 +363,7 @@ __global__ void __launch_bounds__(kThreads* kRows, kResidentBlocks<Element, kThr
 #pragma unroll
         for (int c = 0; c < kChunks; ++c) {
             const auto dy = unpack<Element>(here.dy[c]), x = unpack<Element>(here.x[c]), w = unpack<Element>(weight[c]);
-            if (find_column(c) >= columns || !is_real) continue;
+            if (span.find_column(c, 0) >= span.columns || !is_real) continue;
 #pragma unroll
             for (int i = 0; i < kChunkElems; ++i) {
                 const float n = normalise(x.values[i]);
@@ -353,7 +379,7 @@ __global__ void __launch_bounds__(kThreads* kRows, kResidentBlocks<Element, kThr
         if (!is_real) continue;
 #pragma unroll
         for (int c = 0; c < kChunks; ++c) {
-            if (find_column(c) >= columns) continue;
+            if (span.find_column(c, 0) >= span.columns) continue;
             forget(here.dy[c]);
             forget(here.x[c]);
             const auto dy = unpack<Element>(here.dy[c]), x = unpack<Element>(here.x[c]), w = unpack<Element>(weight[c]);
@@ -362,11 +388,11 @@ __global__ void __launch_bounds__(kThreads* kRows, kResidentBlocks<Element, kThr
             for (int i = 0; i < kChunkElems; ++i) {
                 dx.values[i] += find_slope(dy.values[i] * w.values[i], normalise(x.values[i]), means, here.rstd);
             }
-            store_pack(p.dx + row * p.lddx + find_column(c), dx);
+            span.store(p.dx + row * p.lddx, c, dx);
         }
     }
     store_partials<kNumSums<kIsCentred>, kThreads, kRows>(p.partials, p.num_partials, p.columns, totals,
-                                                          [&](int e) { return find_column(e / kChunkElems) + e % kChunkElems; });
+                                                          [&](int e) { return span.find_column(e / kChunkElems, e % kChunkElems); });
 }
 
 // The sums of the partial sums, each in the order of the blocks; a block takes kColumnWidth columns.
@@ -400,9 +426,16 @@ bool has_packs(const NormGradient<Element>& p) {
            has_pack_rows<Element>(p.dx, p.lddx) && has_pack_rows<Element>(p.weight, 0);
 }
 
+template <std::int64_t kCapacity, class Element, class Launch>
+AicfStatus choose_access(const NormGradient<Element>& p, const Launch& launch) {
+    const bool has_whole_packs = has_packs(p) && p.columns % kPackElems<Element> == 0;
+    return choose_access<Element, kCapacity>(p.columns, has_whole_packs, std::false_type{}, launch);
+}
+
+// Rows `step` apart lie alike on 16-byte boundaries, in every matrix.
 template <class Element>
-bool has_whole_packs(const NormGradient<Element>& p) {
-    return has_packs(p) && p.columns % kPackElems<Element> == 0;
+bool has_steady_rows(const NormGradient<Element>& p, std::int64_t step) {
+    return step >= p.rows || (p.lddy | p.ldx | p.lddsum | p.lddx) * step % kPackElems<Element> == 0;
 }
 
 }  // namespace aicf

@@ -1,8 +1,5 @@
 // Python binding of op elementwise.
-#include "common/bind_op.hpp"
+#include "common/op_module.hpp"
 #include "elementwise/contract.hpp"
 
-PYBIND11_MODULE(_elementwise, module) {
-    module.doc() = "Chains of elementwise functions: variants loaded from shared libraries.";
-    aicf::bind_op<ElementwiseParams, aicf::elementwise::kContract>(module);
-}
+AICF_OP_MODULE(elementwise, "Chains of elementwise functions: variants loaded from shared libraries.")

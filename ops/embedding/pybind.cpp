@@ -1,8 +1,5 @@
 // Python binding of op embedding.
-#include "common/bind_op.hpp"
+#include "common/op_module.hpp"
 #include "embedding/contract.hpp"
 
-PYBIND11_MODULE(_embedding, module) {
-    module.doc() = "Rows of a table by index: variants loaded from shared libraries.";
-    aicf::bind_op<EmbeddingParams, aicf::embedding::kContract>(module);
-}
+AICF_OP_MODULE(embedding, "Rows of a table by index: variants loaded from shared libraries.")

@@ -1,8 +1,5 @@
 // Python binding of op layernorm_backward.
-#include "common/bind_op.hpp"
+#include "common/op_module.hpp"
 #include "layernorm_backward/contract.hpp"
 
-PYBIND11_MODULE(_layernorm_backward, module) {
-    module.doc() = "Gradients of layer normalisation: variants loaded from shared libraries.";
-    aicf::bind_op<LayernormBackwardParams, aicf::layernorm_backward::kContract>(module);
-}
+AICF_OP_MODULE(layernorm_backward, "Gradients of layer normalisation: variants loaded from shared libraries.")

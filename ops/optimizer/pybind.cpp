@@ -1,8 +1,5 @@
 // Python binding of op optimizer.
-#include "common/bind_op.hpp"
+#include "common/op_module.hpp"
 #include "optimizer/contract.hpp"
 
-PYBIND11_MODULE(_optimizer, module) {
-    module.doc() = "Adam and AdamW steps in place: variants loaded from shared libraries.";
-    aicf::bind_op<OptimizerParams, aicf::optimizer::kContract>(module);
-}
+AICF_OP_MODULE(optimizer, "Adam and AdamW steps in place: variants loaded from shared libraries.")

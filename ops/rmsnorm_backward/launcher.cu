@@ -65,9 +65,10 @@ struct Slabs {
     static AicfStatus add_up(const NormGradient<Element>& norm, cudaStream_t stream) {
         const dim3 grid(static_cast<unsigned>(divide_up(norm.columns, kColumnWidth * kPackElems<Element>)),
                         static_cast<unsigned>(norm.num_partials));
-        const auto kernel = has_whole_packs(norm) ? norm_backward_columns<kIsCentred, Element, kSlabThreads, true>
-                                                  : norm_backward_columns<kIsCentred, Element, kSlabThreads, false>;
-        AICF_RETURN_IF_NOT_OK(launch_kernel(kernel, grid, kSlabThreads, 0, stream, norm));
+        AICF_RETURN_IF_NOT_OK(choose_access<INT64_MAX>(norm, [&](auto access) {
+            return launch_kernel(norm_backward_columns<kIsCentred, Element, kSlabThreads, access.value>, grid, kSlabThreads, 0, stream,
+                                 norm);
+        }));
         return norm.num_partials > 1 ? finish(norm, stream) : make_ok();
     }
 };
@@ -75,10 +76,10 @@ struct Slabs {
 template <class Element>
 struct block_passes : Slabs {
     static AicfStatus launch(const NormGradient<Element>& norm, cudaStream_t stream) {
-        using Group = RowGroup<kThreads>;
-        const auto kernel = has_whole_packs(norm) ? norm_backward_passes<kIsCentred, Element, kThreads, Group, true>
-                                                  : norm_backward_passes<kIsCentred, Element, kThreads, Group, false>;
-        AICF_RETURN_IF_NOT_OK(launch_kernel(kernel, norm.rows, kThreads, 0, stream, norm));
+        AICF_RETURN_IF_NOT_OK(choose_access<INT64_MAX>(norm, [&](auto access) {
+            const auto kernel = norm_backward_passes<kIsCentred, Element, kThreads, RowGroup<kThreads>, access.value>;
+            return launch_kernel(kernel, norm.rows, kThreads, 0, stream, norm);
+        }));
         return add_up(norm, stream);
     }
 };
@@ -86,10 +87,10 @@ struct block_passes : Slabs {
 template <class Element>
 struct cluster_passes : Slabs {
     static AicfStatus launch(const NormGradient<Element>& norm, cudaStream_t stream) {
-        using Group = RowCluster<kThreads>;
-        const auto kernel = has_whole_packs(norm) ? norm_backward_passes<kIsCentred, Element, kThreads, Group, true>
-                                                  : norm_backward_passes<kIsCentred, Element, kThreads, Group, false>;
-        AICF_RETURN_IF_NOT_OK(launch_early(kernel, static_cast<unsigned>(norm.rows * kRowCluster), kThreads, 0, kRowCluster, stream, norm));
+        AICF_RETURN_IF_NOT_OK(choose_access<INT64_MAX>(norm, [&](auto access) {
+            const auto kernel = norm_backward_passes<kIsCentred, Element, kThreads, RowCluster<kThreads>, access.value>;
+            return launch_early(kernel, static_cast<unsigned>(norm.rows * kRowCluster), kThreads, 0, kRowCluster, stream, norm);
+        }));
         return add_up(norm, stream);
     }
 };
@@ -100,11 +101,20 @@ struct rows_in_registers {
         return std::min<std::int64_t>(divide_up(p.rows, kTunables.rows), kTunables.blocks);
     }
 
-    static AicfStatus launch(const NormGradient<Element>& norm, cudaStream_t stream) {
+    static AicfStatus launch(NormGradient<Element> norm, cudaStream_t stream) {
         constexpr int kRows = kTunables.rows, kElems = kTunables.elems;
-        const auto kernel = has_whole_packs(norm) ? norm_backward_whole_packs<kIsCentred, Element, kThreads, kRows, kElems>
-                                                  : norm_backward_registers<kIsCentred, Element, kThreads, kRows, kElems>;
-        AICF_RETURN_IF_NOT_OK(launch_kernel(kernel, norm.num_partials, kThreads * kRows, 0, stream, norm));
+        AICF_RETURN_IF_NOT_OK(choose_access<kThreads * kElems>(norm, [&](auto access) {
+            if constexpr (access.value == Access::kByElement) {
+                const auto kernel = norm_backward_registers<kIsCentred, Element, kThreads, kRows, kElems>;
+                return launch_kernel(kernel, norm.num_partials, kThreads * kRows, 0, stream, norm);
+            } else {
+                // Fewer blocks, of a number that lets rows of any stride lie alike.
+                if (!has_steady_rows(norm, std::int64_t{kRows} * norm.num_partials))
+                    norm.num_partials -= norm.num_partials % kPackElems<Element>;
+                const auto kernel = norm_backward_packs<kIsCentred, Element, kThreads, kRows, kElems, access.value>;
+                return launch_kernel(kernel, norm.num_partials, kThreads * kRows, 0, stream, norm);
+            }
+        }));
         return finish(norm, stream);
     }
 };

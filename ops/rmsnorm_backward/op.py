@@ -210,6 +210,9 @@ PROBLEMS = (
     _problem("verify", 270, 301, "float32", "dsum", x=3, dx=1),
     _problem("verify", 2, 5003, "bfloat16"),
     _problem("verify", 20, 9000, "float16", "dsum"),
+    # Rows that begin anywhere, more of them than there are blocks; each matrix in its own way.
+    _problem("verify", 2200, 203, "float16", "dsum", dy=1, dsum=3, dx=5),
+    _problem("verify", 140, 5003, "bfloat16", "", x=2),
     _problem("emulated", 256, 1024),
     _problem("emulated", 32, 8192, "bfloat16", "dsum"),
     # One of each region.

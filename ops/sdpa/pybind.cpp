@@ -1,8 +1,5 @@
 // Python binding of op sdpa.
-#include "common/bind_op.hpp"
+#include "common/op_module.hpp"
 #include "sdpa/contract.hpp"
 
-PYBIND11_MODULE(_sdpa, module) {
-    module.doc() = "Scaled dot-product attention: variants loaded from shared libraries.";
-    aicf::bind_op<SdpaParams, aicf::sdpa::kContract>(module);
-}
+AICF_OP_MODULE(sdpa, "Scaled dot-product attention: variants loaded from shared libraries.")

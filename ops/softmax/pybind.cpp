@@ -1,8 +1,5 @@
 // Python binding of op softmax.
-#include "common/bind_op.hpp"
+#include "common/op_module.hpp"
 #include "softmax/contract.hpp"
 
-PYBIND11_MODULE(_softmax, module) {
-    module.doc() = "Softmax over rows: variants loaded from shared libraries.";
-    aicf::bind_op<SoftmaxParams, aicf::softmax::kContract>(module);
-}
+AICF_OP_MODULE(softmax, "Softmax over rows: variants loaded from shared libraries.")

@@ -31,7 +31,7 @@ GENERATED = {"blend/params.h", "blend/contract.hpp", "blend/entry_points.hpp"}
 
 def test_generated_headers_are_sealed_and_build_alone(tmp_path: Path) -> None:
     sources = collect_sources(LOADED)
-    assert set(sources) >= GENERATED | {"blend/api.hpp", "blend/op.py", "common/contract.hpp", "common/domain.hpp", "common/bind_op.hpp"}
+    assert set(sources) >= GENERATED | {"blend/api.hpp", "blend/op.py", "common/contract.hpp", "common/domain.hpp", "common/op_module.cpp"}
     toolchain, target = find_toolchain(), find_target("h200")
     (build,) = UNDER_TEST.build([HONEST], "h200").values()
     flags = list_flags(LOADED, HONEST, target)

@@ -18,7 +18,7 @@ from harness.targets import Target
 
 _VARIANT_FLAG = "-DAICF_VARIANT="
 # Sources that no kernel is compiled from.
-_NOT_DEVICE = (".py", "pybind.cpp", "binding.hpp", "bind_op.hpp")
+_NOT_DEVICE = (".py", "pybind.cpp", "binding.hpp", "op_module.hpp", "op_module.cpp")
 _ENTRIES = ("supports", "workspace_bytes", "launch")
 
 

@@ -16,7 +16,8 @@ _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', re.MULTILINE)
 def collect_sources(loaded: LoadedOp) -> dict[str, bytes]:
     """Return everything that a kernel of the op is made of and judged by, by path below the sources' folder.
 
-    These are ``launcher.cu`` and ``pybind.cpp`` with all they include of the project, what is generated for them, and the op's description.
+    These are ``launcher.cu``, ``pybind.cpp`` and what all bindings share, with all they include of the project, what is generated for them,
+    and the op's description.
     """
     found: dict[str, bytes] = {}
     generated = {name: text.encode() for name, text in generate_sources(loaded).items()}
@@ -31,6 +32,8 @@ def collect_sources(loaded: LoadedOp) -> dict[str, bytes]:
         found[name] = generated[name] if name in generated else path.read_bytes()
         if path.suffix == ".py":
             continue
+        if name == "common/op_module.hpp":
+            waiting.append(path.with_suffix(".cpp"))
         for include in _INCLUDE.findall(found[name].decode()):
             places = (path.parent / include, loaded.include_dir / include)
             # What is in neither place is the compiler's own.

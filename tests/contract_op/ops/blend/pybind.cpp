@@ -1,5 +1,5 @@
 // Python binding of op blend.
 #include "blend/contract.hpp"
-#include "common/bind_op.hpp"
+#include "common/op_module.hpp"
 
-PYBIND11_MODULE(_blend, module) { aicf::bind_op<BlendParams, aicf::blend::kContract>(module); }
+AICF_OP_MODULE(blend, "Variants of op blend, loaded from shared libraries.")

@@ -1,5 +1,5 @@
 // Python binding of op row_mean.
-#include "common/bind_op.hpp"
+#include "common/op_module.hpp"
 #include "row_mean/contract.hpp"
 
-PYBIND11_MODULE(_row_mean, module) { aicf::bind_op<RowMeanParams, aicf::row_mean::kContract>(module); }
+AICF_OP_MODULE(row_mean, "Variants of op row_mean, loaded from shared libraries.")

@@ -1,8 +1,9 @@
-// The Python binding of an op from its contract: keyword arguments into the op's Params, by data alone.
-#pragma once
+// The Python module of the op that kOpModule names: keyword arguments into its Params, by data alone.
+#include "common/op_module.hpp"
 
-#include <cmath>
+#include <algorithm>
 #include <cstring>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -10,21 +11,22 @@
 #include "common/contract.hpp"
 
 namespace aicf {
+namespace {
 
 template <class T>
 void write_field(void* params, std::size_t offset, T value) {
     std::memcpy(static_cast<char*>(params) + offset, &value, sizeof value);
 }
 
-inline std::string join_names(const contract::Table<contract::Choice>& choices) {
+std::string join_names(const contract::Table<contract::Choice>& choices) {
     std::string list;
     for (const auto& choice : choices) list += (list.empty() ? "" : ", ") + std::string(choice.name);
     return list;
 }
 
-inline std::string name_type(const py::object& value) { return py::str(py::type::of(value).attr("__name__")).cast<std::string>(); }
+std::string name_type(const py::object& value) { return py::str(py::type::of(value).attr("__name__")).cast<std::string>(); }
 
-inline std::int32_t read_attribute(const contract::AttributeField& attribute, const py::object& value) {
+std::int32_t read_attribute(const contract::AttributeField& attribute, const py::object& value) {
     const std::string name = attribute.name;
     if (attribute.kind == contract::AttributeField::kName) {
         if (!py::isinstance<py::str>(value)) throw_type_error(name + ": expected a str, got " + name_type(value));
@@ -45,7 +47,7 @@ inline std::int32_t read_attribute(const contract::AttributeField& attribute, co
     throw_value_error(name + ": expected one of " + join_names(attribute.choices) + ", got " + std::to_string(number));
 }
 
-inline void read_scalar_argument(const contract::ScalarField& scalar, const py::object& value, void* params) {
+void read_scalar_argument(const contract::ScalarField& scalar, const py::object& value, void* params) {
     const std::string name = scalar.name;
     const bool is_whole = scalar.kind == contract::ScalarField::kInt32 || scalar.kind == contract::ScalarField::kInt64;
     const bool is_number =
@@ -63,8 +65,8 @@ inline void read_scalar_argument(const contract::ScalarField& scalar, const py::
 }
 
 // Which choice of an attribute is the dtype of an array.
-inline std::int32_t read_dtype(const contract::AttributeField& attribute, const contract::TensorField& tensor, int index,
-                               const py::object& array) {
+std::int32_t read_dtype(const contract::AttributeField& attribute, const contract::TensorField& tensor, int index,
+                        const py::object& array) {
     const std::string name = tensor.name;
     if (!py::hasattr(array, "__cuda_array_interface__")) {
         throw_type_error(name + ": expected a device array (with __cuda_array_interface__), got " + name_type(array));
@@ -82,7 +84,7 @@ inline std::int32_t read_dtype(const contract::AttributeField& attribute, const 
 }
 
 // Strides of a tensor whose dimensions have their own; what one element alone spans says nothing, and is let through.
-inline void check_own_strides(const contract::TensorField& tensor, const ArrayView& view) {
+void check_own_strides(const contract::TensorField& tensor, const ArrayView& view) {
     const std::size_t rank = view.shape.size();
     for (std::size_t i = 0; i < rank; ++i) {
         if (view.shape[i] > 1 && view.strides[i] < 1) {
@@ -96,7 +98,7 @@ inline void check_own_strides(const contract::TensorField& tensor, const ArrayVi
 }
 
 // Dimensions that have no stride in Params lie without gaps.
-inline void check_packed(const contract::TensorField& tensor, const ArrayView& view) {
+void check_packed(const contract::TensorField& tensor, const ArrayView& view) {
     std::int64_t step = 1;
     for (std::size_t i = view.shape.size(); i-- > 0;) {
         const bool is_free = tensor.stride_fields[i] != contract::kNoField;
@@ -108,8 +110,8 @@ inline void check_packed(const contract::TensorField& tensor, const ArrayView& v
     }
 }
 
-inline void read_tensor_argument(const contract::Description& op, const contract::TensorField& tensor, const std::int32_t* codes,
-                                 const py::object& array, void* params) {
+void read_tensor_argument(const contract::Description& op, const contract::TensorField& tensor, const std::int32_t* codes,
+                          const py::object& array, void* params) {
     const auto* found = contract::find_case(tensor, codes);
     if (found == nullptr || !found->is_present) {
         if (!array.is_none()) throw_value_error(std::string(tensor.name) + ": expected None, since these attributes have no such tensor");
@@ -138,7 +140,7 @@ inline void read_tensor_argument(const contract::Description& op, const contract
 }
 
 // The names that a call may have, in order.
-inline std::vector<const char*> list_arguments(const contract::Description& op) {
+std::vector<const char*> list_arguments(const contract::Description& op) {
     std::vector<const char*> names;
     for (const auto& tensor : op.tensors) names.push_back(tensor.name);
     for (const auto& attribute : op.attributes) {
@@ -149,7 +151,7 @@ inline std::vector<const char*> list_arguments(const contract::Description& op) 
 }
 
 // Fills a Params struct that is all zero.
-inline void read_arguments(const contract::Description& op, const py::kwargs& arguments, void* params) {
+void read_arguments(const contract::Description& op, const py::kwargs& arguments, void* params) {
     check_argument_names(arguments, list_arguments(op));
     std::int32_t codes[contract::kMaxAttributes] = {};
     for (int i = 0; i < op.attributes.count; ++i) {
@@ -180,17 +182,24 @@ inline void read_arguments(const contract::Description& op, const py::kwargs& ar
     if (!is_ok(status)) throw_value_error(status.reason);
 }
 
-template <class Params, const contract::Description& op>
-Params read_params(const py::kwargs& arguments) {
-    Params params = {};
-    read_arguments(op, arguments, &params);
+// Params of any op.
+struct AnyParams {
+    static constexpr std::size_t kBytes = 1024;
+    alignas(16) std::byte bytes[kBytes];
+};
+
+AnyParams read_params(const py::kwargs& arguments) {
+    AnyParams params = {};
+    read_arguments(kOpModule.op, arguments, &params);
     return params;
 }
 
-// Registers class Variant of an op; see bind_variant.
-template <class Params, const contract::Description& op>
-void bind_op(py::module_& module) {
-    bind_variant<Params>(module, op.op, read_params<Params, op>);
-}
-
+}  // namespace
 }  // namespace aicf
+
+PYBIND11_MODULE(_op, module) {
+    module.doc() = aicf::kOpModule.doc;
+    if (aicf::kOpModule.params_bytes > aicf::AnyParams::kBytes)
+        throw std::length_error("Params are larger than AnyParams of common/op_module.cpp");
+    aicf::bind_variant(module, aicf::kOpModule.op.op, aicf::read_params);
+}
