@@ -100,15 +100,20 @@ __global__ void __launch_bounds__(kThreads) norm_backward_columns_naive(const No
     if (p.dbias != nullptr) p.dbias[j] = from_float<Element>(dbias);
 }
 
-// Where packs of a row begin behind boundaries, of every matrix: see RowSpan::find_skew().
-template <class Element>
-struct GradientSkews {
-    int dy, x, dsum;
-
-    template <class Span>
-    __device__ __forceinline__ GradientSkews(const Span& span, const NormGradientRow<Element>& at)
-        : dy(span.find_skew(at.dy)), x(span.find_skew(at.x)), dsum(at.dsum == nullptr ? 0 : span.find_skew(at.dsum)) {}
-};
+// Packs of rows of several matrices, of which some may be null.
+template <Access kAccess, class Span, class Element, int kMatrices, bool kIsWholePack>
+__device__ __forceinline__ void load_packs(const Span& span, const Element* const (&rows)[kMatrices], const int (&skews)[kMatrices],
+                                           int chunk, std::bool_constant<kIsWholePack> is_whole, Pack<Element> (&packs)[kMatrices]) {
+    if constexpr (kAccess == Access::kByElement) {
+#pragma unroll
+        for (int m = 0; m < kMatrices; ++m) packs[m] = rows[m] == nullptr ? Pack<Element>{} : span.load(rows[m], chunk, 0.0f);
+    } else {
+        uint4 words[kMatrices][1];
+        span.load_rows(rows, skews, words, chunk, is_whole);
+#pragma unroll
+        for (int m = 0; m < kMatrices; ++m) packs[m] = unpack<Element>(words[m][0]);
+    }
+}
 
 // dx: a block or a cluster (Group: RowGroup or RowCluster) per row of any length, which is read twice, the second time mostly from L2.
 template <bool kIsCentred, class Element, int kThreads, class Group, Access kAccess>
@@ -118,23 +123,27 @@ __global__ void __launch_bounds__(kThreads) norm_backward_passes(const NormGradi
     const Group group;
     const NormGradientRow<Element> at(p, group.row);
     const Span span = make_span<Span, kAccess>(static_cast<int>(p.columns), group.rank, at.dx);
-    const GradientSkews<Element> skews(span, at);
-    const int weight_skew = span.find_skew(p.weight);
-    const bool has_skews = (skews.dy | skews.x | skews.dsum | weight_skew) != 0;
+    const Element* const rows[4] = {at.dy, at.x, p.weight, at.dsum};
+    const Element* const summed[3] = {at.dy, at.x, p.weight};
+    const int skews[4] = {span.find_skew(at.dy), span.find_skew(at.x), span.find_skew(p.weight),
+                          at.dsum == nullptr ? 0 : span.find_skew(at.dsum)};
+    const int summed_skews[3] = {skews[0], skews[1], skews[2]};
+    const bool has_skews = (skews[0] | skews[1] | skews[2] | skews[3]) != 0;
     NormSums sums;
     span.template visit_split<2>(has_skews, [&](int c, auto is_whole) {
-        const auto dy = span.load(at.dy, c, 0.0f, is_whole, skews.dy), weight = span.load(p.weight, c, 0.0f, is_whole, weight_skew);
-        const auto x = span.load(at.x, c, at.mean, is_whole, skews.x);
+        Pack<Element> packs[3];
+        load_packs<kAccess>(span, summed, summed_skews, c, is_whole, packs);
+        const Pack<Element>&dy = packs[0], &x = packs[1], &weight = packs[2];
 #pragma unroll
         for (int i = 0; i < kPackElems<Element>; ++i) sums.add(dy.values[i] * weight.values[i], at.normalise(x.values[i]));
     });
     sums = group.reduce(sums, partials, [](NormSums a, NormSums b) { return combine(a, b); });
     const NormSums means = find_means<kIsCentred>(sums, p.columns);
     span.template visit_split<2>(has_skews, [&](int c, auto is_whole) {
-        const auto dy = span.load(at.dy, c, 0.0f, is_whole, skews.dy), weight = span.load(p.weight, c, 0.0f, is_whole, weight_skew);
-        const auto x = span.load(at.x, c, 0.0f, is_whole, skews.x);
-        Pack<Element> dx = {};
-        if (at.dsum != nullptr) dx = span.load(at.dsum, c, 0.0f, is_whole, skews.dsum);
+        Pack<Element> packs[4];
+        load_packs<kAccess>(span, rows, skews, c, is_whole, packs);
+        const Pack<Element>&dy = packs[0], &x = packs[1], &weight = packs[2];
+        Pack<Element>& dx = packs[3];
 #pragma unroll
         for (int i = 0; i < kPackElems<Element>; ++i) {
             dx.values[i] += find_slope(dy.values[i] * weight.values[i], at.normalise(x.values[i]), means, at.rstd);
@@ -166,7 +175,11 @@ __global__ void __launch_bounds__(kThreads) norm_backward_columns(const NormGrad
 #pragma unroll 4
     for (std::int64_t row = static_cast<std::int64_t>(blockIdx.y) * kLanes + lane; row < p.rows; row += std::int64_t{kLanes} * gridDim.y) {
         const NormGradientRow<Element> at(p, row);
-        const auto dy = span.load(at.dy, chunk, 0.0f, span.find_skew(at.dy)), x = span.load(at.x, chunk, 0.0f, span.find_skew(at.x));
+        const Element* const rows[2] = {at.dy, at.x};
+        const int skews[2] = {span.find_skew(at.dy), span.find_skew(at.x)};
+        Pack<Element> packs[2];
+        load_packs<kAccess>(span, rows, skews, chunk, std::false_type{}, packs);
+        const Pack<Element>&dy = packs[0], &x = packs[1];
 #pragma unroll
         for (int i = 0; i < kElems; ++i) {
             dweight[i] = fmaf(dy.values[i], at.normalise(x.values[i]), dweight[i]);
@@ -293,46 +306,41 @@ __global__ void __launch_bounds__(kThreads* kRows) norm_backward_registers(const
     });
 }
 
-// Blocks of norm_backward_packs on a multiprocessor at least: 1024 threads where each keeps one pack of every matrix, which leaves it 64
-// registers, fewer where packs are put together, and 512 where it keeps more.
-template <class Element, int kBlockThreads, int kElems, Access kAccess>
-inline constexpr int kResidentBlocks = std::max(1, (kElems != kPackElems<Element> ? 512
-                                                    : kAccess == Access::kWhole   ? 1024
-                                                                                  : 768) /
-                                                       kBlockThreads);
+// Threads of norm_backward_packs on a multiprocessor at least: 1024 where each keeps one pack of every matrix, which leaves it 64
+// registers, fewer where a block has several rows that begin anywhere, and 512 where it keeps more.
+template <class Element, int kRows, int kElems, Access kAccess>
+inline constexpr int kResidentThreads = kElems != kPackElems<Element>             ? 512
+                                        : kAccess == Access::kPacked && kRows > 1 ? 768
+                                                                                  : 1024;
+template <class Element, int kThreads, int kRows, int kElems, Access kAccess>
+inline constexpr int kResidentBlocks = std::max(1, kResidentThreads<Element, kRows, kElems, kAccess> / (kThreads * kRows));
 
 // The same in packs. dy, x and dsum are kept as they are stored, which takes half the registers of their values in 16 bits; those of the
 // thread's next row are under way while it works on this one. Rows may begin anywhere (Access::kPacked) where all that a group takes lie
 // alike, so that its threads have the same columns of each: see has_steady_rows().
 template <bool kIsCentred, class Element, int kThreads, int kRows, int kElems, Access kAccess>
-__global__ void __launch_bounds__(kThreads* kRows, kResidentBlocks<Element, kThreads * kRows, kElems, kAccess>)
+__global__ void __launch_bounds__(kThreads* kRows, kResidentBlocks<Element, kThreads, kRows, kElems, kAccess>)
     norm_backward_packs(const NormGradient<Element> p) {
     using Group = RowGroup<kThreads, kRows>;
     using Span = RowSpan<Element, kThreads, kElems, kAccess == Access::kWhole>;
     constexpr int kChunkElems = Span::kChunkElems, kChunks = Span::kChunks;
     // There are registers for two rows beside the weight and the sums. Packs put together from two are waited for where they are loaded.
-    constexpr int kRegisters = 65536 / (kThreads * kRows) / kResidentBlocks<Element, kThreads * kRows, kElems, kAccess>;
+    constexpr int kRegisters = 65536 / (kThreads * kRows) / kResidentBlocks<Element, kThreads, kRows, kElems, kAccess>;
     constexpr bool kIsAhead = kAccess == Access::kWhole && 28 * kChunks + kNumSums<kIsCentred> * kElems + 28 <= kRegisters;
     __shared__ NormSums partials[2][Group::kPartials];
     const Group group;
     const std::int64_t own = group.find_source(p.rows);  // the group's first row, or one that stands for it
     const NormGradientRow<Element> at_own(p, own);
     const Span span = make_span<Span, kAccess>(static_cast<int>(p.columns), group.rank, at_own.dx);
-    const GradientSkews<Element> skews(span, at_own);
+    const int skews[3] = {span.find_skew(at_own.dy), span.find_skew(at_own.x), at_own.dsum == nullptr ? 0 : span.find_skew(at_own.dsum)};
     struct Loaded {
-        uint4 dy[kChunks], x[kChunks], dsum[kChunks];
+        uint4 words[3][kChunks];  // of dy, x and dsum
         float mean, rstd;
     };
     const auto load_row = [&](Loaded& loaded, std::int64_t row) {
         const NormGradientRow<Element> at(p, row < p.rows ? row : own);
-        span.load_all_words(at.dy, loaded.dy, 0, skews.dy);
-        span.load_all_words(at.x, loaded.x, 0, skews.x);
-        if (p.dsum != nullptr) {
-            span.load_all_words(at.dsum, loaded.dsum, 0, skews.dsum);
-        } else {
-#pragma unroll
-            for (uint4& words : loaded.dsum) words = {0, 0, 0, 0};
-        }
+        const Element* const rows[3] = {at.dy, at.x, at.dsum};
+        span.load_rows(rows, skews, loaded.words);
         loaded.mean = at.mean;
         loaded.rstd = at.rstd;
     };
@@ -362,7 +370,7 @@ __global__ void __launch_bounds__(kThreads* kRows, kResidentBlocks<Element, kThr
         NormSums sums;
 #pragma unroll
         for (int c = 0; c < kChunks; ++c) {
-            const auto dy = unpack<Element>(here.dy[c]), x = unpack<Element>(here.x[c]), w = unpack<Element>(weight[c]);
+            const auto dy = unpack<Element>(here.words[0][c]), x = unpack<Element>(here.words[1][c]), w = unpack<Element>(weight[c]);
             if (span.find_column(c, 0) >= span.columns || !is_real) continue;
 #pragma unroll
             for (int i = 0; i < kChunkElems; ++i) {
@@ -380,10 +388,10 @@ __global__ void __launch_bounds__(kThreads* kRows, kResidentBlocks<Element, kThr
 #pragma unroll
         for (int c = 0; c < kChunks; ++c) {
             if (span.find_column(c, 0) >= span.columns) continue;
-            forget(here.dy[c]);
-            forget(here.x[c]);
-            const auto dy = unpack<Element>(here.dy[c]), x = unpack<Element>(here.x[c]), w = unpack<Element>(weight[c]);
-            auto dx = unpack<Element>(here.dsum[c]);
+            forget(here.words[0][c]);
+            forget(here.words[1][c]);
+            const auto dy = unpack<Element>(here.words[0][c]), x = unpack<Element>(here.words[1][c]), w = unpack<Element>(weight[c]);
+            auto dx = unpack<Element>(here.words[2][c]);
 #pragma unroll
             for (int i = 0; i < kChunkElems; ++i) {
                 dx.values[i] += find_slope(dy.values[i] * w.values[i], normalise(x.values[i]), means, here.rstd);

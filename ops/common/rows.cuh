@@ -210,6 +210,49 @@ struct RowSpan {
         }
     }
 
+    // Packed rows of several matrices, each with a skew of its own, as they lie in memory, from a chunk on: all accesses are under way
+    // before the first is looked at. Zeros stand for what lies past the row, and for a row that is null. `is_whole` is std::true_type where
+    // every thread has a whole pack of each: see visit_split().
+    template <int kMatrices, bool kIsWholePack = false>
+    __device__ __forceinline__ void load_rows(const Element* const (&rows)[kMatrices], const int (&skews)[kMatrices],
+                                              uint4 (&words)[kMatrices][kChunks], int from = 0,
+                                              std::bool_constant<kIsWholePack> is_whole = {}) const {
+        int any_skew = 0;
+#pragma unroll
+        for (const int skew : skews) any_skew |= skew;
+        const int begin = find_column(from, 0);
+        if (kIsWhole || any_skew == 0) {
+            visit_chunks<kMatrices>(
+                [&](int m, int chunk) { words[m][chunk] = load_aligned(rows[m], begin + chunk * (kThreads * kChunkElems), is_whole); });
+            if constexpr (!kIsWhole && !kIsWholePack) {
+                if (begin >= 0) return;
+#pragma unroll
+                for (int m = 0; m < kMatrices; ++m) words[m][0] = place_head(words[m][0], begin);
+            }
+            return;
+        }
+        // Chunk by chunk: there are no registers for two packs of everything.
+#pragma unroll
+        for (int chunk = 0; chunk < kChunks; ++chunk) {
+            uint4 next[kMatrices];
+#pragma unroll
+            for (int m = 0; m < kMatrices; ++m) {
+                const int first = begin - skews[m] + chunk * (kThreads * kChunkElems);
+                words[m][chunk] = load_aligned(rows[m], first, is_whole);
+                next[m] = load_aligned(skews[m] == 0 ? nullptr : rows[m], first + kChunkElems, is_whole);
+            }
+#pragma unroll
+            for (int m = 0; m < kMatrices; ++m) {
+                const int first = begin - skews[m];
+                if (!kIsWholePack && chunk == 0 && first < 0) {
+                    words[m][0] = place_head(words[m][0], first);
+                    next[m] = place_head(next[m], first + kChunkElems);
+                }
+                words[m][chunk] = join_words(words[m][chunk], next[m], skews[m]);
+            }
+        }
+    }
+
     __device__ __forceinline__ void store(Element* row, int chunk, const Pack<Element>& pack, int skew = 0) const {
         const int first = find_column(chunk, 0);
         if constexpr (kIsWhole) {
@@ -301,6 +344,45 @@ private:
             visit(number);
             number = skip(number + kThreads);
         }
+    }
+
+    template <int kMatrices, class Visit>
+    __device__ static __forceinline__ void visit_chunks(const Visit& visit) {
+#pragma unroll
+        for (int m = 0; m < kMatrices; ++m) {
+#pragma unroll
+            for (int chunk = 0; chunk < kChunks; ++chunk) visit(m, chunk);
+        }
+    }
+
+    // The 16 bytes on a boundary from column `first` on. Of those that a row's end cuts its own words are read, and an element that shares
+    // its word with what is not the row's, which place_head() moves to its place where it is the second in the word.
+    template <bool kIsWholePack>
+    __device__ __forceinline__ uint4 load_aligned(const Element* row, int first, std::bool_constant<kIsWholePack> /*is_whole*/) const {
+        uint4 pack = {0, 0, 0, 0};
+        if (row == nullptr || (kIsWhole && first >= columns)) return pack;
+        const Element* const at = row + first;
+        if (kIsWhole || kIsWholePack || (first >= 0 && first + kChunkElems <= columns)) return *reinterpret_cast<const uint4*>(at);
+        if (first >= columns || first <= -kChunkElems) return pack;
+        std::uint32_t words[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            constexpr int kWordElems = kChunkElems / 4;
+            const int low = first + i * kWordElems, high = low + kWordElems - 1;
+            words[i] = 0;
+            if (low >= 0 && high < columns) {
+                words[i] = *reinterpret_cast<const std::uint32_t*>(at + i * kWordElems);
+            } else if (kWordElems == 2 && high >= 0 && low < columns) {
+                words[i] = *reinterpret_cast<const std::uint16_t*>(at + (i * kWordElems + (low < 0 ? 1 : 0)));
+            }
+        }
+        return {words[0], words[1], words[2], words[3]};
+    }
+
+    __device__ static __forceinline__ uint4 place_head(const uint4& pack, int first) {
+        if constexpr (sizeof(Element) == 4) return pack;
+        const auto place = [&](std::uint32_t word, int low) { return low == -1 ? word << 16 : word; };
+        return {place(pack.x, first), place(pack.y, first + 2), place(pack.z, first + 4), place(pack.w, first + 6)};
     }
 
     // The elements of a pack, which begins at column `first`, that are the row's; the others are those of `words`.

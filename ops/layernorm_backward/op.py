@@ -137,8 +137,10 @@ _SHARES = (
     {"threads": 256, "rows": 1, "elems": 16, "blocks": 264},
     {"threads": 512, "rows": 1, "elems": 16, "blocks": 132},
 )
-# So few rows leave multiprocessors idle where a block takes each.
+# So few rows leave multiprocessors idle where a block takes each; shorter ones than so many columns are read in less time than the blocks
+# of a cluster need to meet (58 rows of 9760: 15 us for a block each, 29 us for a cluster, on an H200).
 _FEW_ROWS = 64
+_LEAST_CLUSTER = 32768
 _REGIONS = {f"to_{t['threads'] * t['elems']}": (Count({"columns": 1}, max=t["threads"] * t["elems"]),) for t in _SHARES}
 _REGIONS |= {"few_long": (Count({"rows": 1}, max=_FEW_ROWS),), "long": ()}
 
@@ -199,7 +201,7 @@ def choose(problem: Problem) -> Choice:
     for bound in registers.variants:
         if columns <= bound["threads"] * bound["elems"]:
             return Choice(registers.bind(bound), f"the registers of {bound['threads']} threads hold a row")
-    if problem.sizes["rows"] <= _FEW_ROWS:
+    if problem.sizes["rows"] <= _FEW_ROWS and columns >= _LEAST_CLUSTER:
         return Choice(KERNELS[2].bind({"threads": 1024, "blocks": 132}), "few rows, longer than registers hold")
     return Choice(KERNELS[1].bind({"threads": 512, "blocks": 132}), "a row is longer than registers hold")
 
