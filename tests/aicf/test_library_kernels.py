@@ -136,6 +136,11 @@ def test_why_a_library_is_not_taken(
     device: Device, hold: Callable[..., Registry], changes: dict[str, Any], problem: Problem, prefs: dict[str, Any], reason: str
 ) -> None:
     registry = hold(make_row(make_point(HERE, KIND, 0.3), make_point(HERE | {"K": 8}, KIND, 0.3), **changes))
+    if prefs.get("prefer") == "memory":  # which asks every kernel that is left what it wants: one is enough, and compiled
+        own = Registry().select(OP, problem, HOPPER).kernel
+        for kernel in registry.find_tables(OP, HOPPER).kernels:
+            if kernel.name != own:
+                registry.refuse(OP, str(kernel.manifest["seal"]), "one is enough")
     found, dropped = tell(registry, problem, **prefs)
     assert reason in dropped and found.how != "library"
     assert registry.select(OP, problem, HOPPER, Preferences(**prefs)).library is None

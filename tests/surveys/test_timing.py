@@ -64,7 +64,7 @@ def test_problems_are_drawn_from_the_population_and_none_was_measured() -> None:
 
 
 def test_regret_is_of_the_chosen_kernel_against_all_that_serve(device: Device) -> None:
-    kernels = FrozenKernels(device, read_op("softmax"))
+    kernels = FrozenKernels(device, read_op("transpose"))
     sizes = ((3, 40), (5, 300), (2, 9000))
     queries = [kernels.core.interface.make_query(Problem({"rows": r, "columns": c})) for r, c in sizes]
     timer: Any = MadeUpTimer(device)
@@ -77,7 +77,7 @@ def test_regret_is_of_the_chosen_kernel_against_all_that_serve(device: Device) -
         assert row["regret"] == row["times_us"][row["chosen"]] / row["times_us"][row["best"]] - 1
         assert row["chosen"] == choose(kernels.core, row)[0] and len(row["times_us"]) > 1
     assert Summary.of([row["regret"] for row in rows]).max == max(row["regret"] for row in rows)
-    document = make_times_document(device, "softmax", 1, 3, kernels.core.table.kernels, rows)
+    document = make_times_document(device, "transpose", 1, 3, kernels.core.table.kernels, rows)
     assert "3 problems that nothing was measured on" in "\n".join(describe_regret([document]))
     assert time_problems(kernels, timer, queries, -1.0) == []
 
