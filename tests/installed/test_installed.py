@@ -1,24 +1,18 @@
-"""The package as users have it: a wheel and an sdist, installed from the registry that pip is configured for, outside of the checkout."""
+"""The package as users have it: a wheel, installed from the registry that pip is configured for, outside of the checkout."""
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
 import sys
-import tomllib
 import zipfile
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from tests.installed.environment import NATIVE, ROOT, Environment
 from tests.installed.pages import write_script
 from tests.installed.tour import BESIDE, INSTALL, PAGES
 
-ROOT = Path(__file__).resolve().parents[2]
-# This machine's level alone, and what is compiled already: another level and a release's build folder are the build's own business.
-NATIVE = ("-C", "cmake.define.AICF_ENGINE_LEVELS=native")
 # Of the installed frozen set, by kernels that are installed compiled: eagerly, and on arrays of NumPy.
 CALL = """
 import numpy as np
@@ -33,34 +27,6 @@ try:
 except Exception as error:
     print("no compiler:", error)
 """
-
-
-@dataclass(frozen=True)
-class Environment:
-    """A fresh virtual environment with a home of its own."""
-
-    folder: Path
-
-    @classmethod
-    def make(cls, folder: Path) -> Environment:
-        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True, timeout=120)
-        return cls(folder)
-
-    def run(self, *words: object, cwd: Path, code: int = 0, path: str | None = None) -> str:
-        """Run a command and return what it says; ``path`` is where programs are looked for behind the environment's own."""
-        ours = ("AICF_", "PYTHON", "VIRTUAL_ENV", "MAKE", "MFLAGS", "op")
-        environ = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
-        environ |= {
-            "PATH": f"{self.folder / 'bin'}:{environ['PATH'] if path is None else path}",
-            "HOME": str(self.folder.parent),
-            "AICF_DEVICE": "emulated",
-        }
-        done = subprocess.run([str(w) for w in words], cwd=cwd, env=environ, capture_output=True, text=True, check=False, timeout=600)
-        assert done.returncode == code, f"{words}\n{done.stdout}{done.stderr}"
-        return done.stdout + done.stderr
-
-    def install(self, *words: object, cwd: Path) -> None:
-        self.run("pip", "install", "--quiet", "--no-compile", *words, cwd=cwd)
 
 
 @pytest.mark.slow
@@ -95,16 +61,3 @@ def test_the_pages_from_the_wheel_to_a_library_and_a_trained_plan(tmp_path: Path
     told = fresh.run("bash", "-c", sanitizer, cwd=tmp_path)
     assert re.search(r"Invalid read of size 4 bytes in global memory\n=+ +at sum\.cu:6 ", told)
     assert re.search(r"Race in shared memory \(read after write\).*\n.*\n.*\n=+ +at sum\.cu:8 ", told)
-
-
-@pytest.mark.slow
-def test_an_sdist_installs_and_says_what_a_call_gets(tmp_path: Path) -> None:
-    fresh = Environment.make(tmp_path / "venv")
-    with (ROOT / "pyproject.toml").open("rb") as file:
-        fresh.install(*tomllib.load(file)["build-system"]["requires"], cwd=tmp_path)
-    fresh.run("python", "-c", f"from scikit_build_core.build import build_sdist; build_sdist({str(tmp_path)!r})", cwd=ROOT)
-    (sdist,) = tmp_path.glob("aicf-*.tar.gz")
-    fresh.install(*NATIVE, sdist, cwd=tmp_path)
-    told = fresh.run("aicf", "explain", "softmax", "rows=4096", "columns=1000", "--arch", "sm_90a", cwd=tmp_path)
-    assert "chosen:" in told
-    assert "pip install 'aicf[workbench]'" in fresh.run("aicf", "init", cwd=tmp_path, code=3)
