@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 import sysconfig
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
@@ -14,13 +14,15 @@ from typing import cast
 from device.toolchain import Toolchain
 from harness.build.builder import open_store, write_generated
 from harness.build.compiler import Compiler, compile_steadily, describe_failure
-from harness.build.store import Store, full_disk_as_error, hash_file, hash_text
+from harness.build.store import Entry, Store, full_disk_as_error, hash_file, hash_text
 from harness.discover import LoadedOp
 from harness.errors import BuildError
 from harness.spec import Launchable, Op, Variant
 
 # What all bindings share, below the ops, and what becomes of it.
 _MODULE, _OBJECT = "common/op_module.cpp", "op_module.o"
+# What compile_steadily() reads.
+_DEPENDENCIES = ("-MMD", "-MF", "deps.d", "-MT", "binding")
 
 
 def build_binding(loaded: LoadedOp, toolchain: Toolchain, *, store: Store | None = None, compiler: Compiler | None = None) -> Path:
@@ -34,63 +36,56 @@ def build_binding(loaded: LoadedOp, toolchain: Toolchain, *, store: Store | None
     has_module = "common/op_module.hpp" in source.read_text()
     shared = (_build_module(loaded.include_dir, toolchain, cache, runner),) if has_module else ()
     request = hash_text("binding 2", str(source), *flags, *map(str, shared), _describe_abi(), toolchain.cxx_version)
-    if entry := cache.find("bindings", request):
-        return entry.folder / name
-    with cache.lock(request), cache.scratch() as scratch:
-        if entry := cache.find("bindings", request):
-            return entry.folder / name
-        made = scratch / "made"
-        with full_disk_as_error(cache.root):
-            made.mkdir()
-        commands = (
-            [str(toolchain.cxx), *flags, "-MMD", "-MF", "deps.d", "-MT", "binding", "-c", str(source), "-o", "pybind.o"],
-            [str(toolchain.cxx), "-shared", "-o", str(made / name), "pybind.o", *map(str, shared), "-ldl"],
-        )
-        status, log, files = compile_steadily(runner, commands, scratch, roots)
-        if status != 0:
-            raise BuildError(f"the binding {source} does not compile:\n{describe_failure(log, cache.root)}")
-        entry = cache.add("bindings", request, made, files, {"op": loaded.op.name})
-    return entry.folder / name
+    compile_it = [str(toolchain.cxx), *flags, *_DEPENDENCIES, "-c", str(source), "-o", "pybind.o"]
+    link = [str(toolchain.cxx), "-shared", "-o", f"made/{name}", "pybind.o", *map(str, shared), "-ldl"]
+
+    def build(scratch: Path) -> Entry:
+        files = _compile(runner, (compile_it, link), scratch, roots, f"the binding {source}", cache)
+        return cache.add("bindings", request, scratch / "made", files, {"op": loaded.op.name})
+
+    return _find_or_build(cache, request, build) / name
 
 
 def _build_module(include_dir: Path, toolchain: Toolchain, cache: Store, compiler: Compiler) -> Path:
     """Compile what all bindings share, once for all that have the same text of it, wherever they lie; return the object file."""
-    flags, roots = _list_flags(toolchain, ()), (include_dir,)
+    source, common = include_dir / _MODULE, include_dir / "common"
+    flags = _list_flags(toolchain, ())
 
     def make_request() -> str:
-        common = include_dir / "common"
-        texts = [include_dir / _MODULE, *sorted(common.glob("*.h")), *sorted(common.glob("*.hpp"))]
+        texts = [source, *sorted(common.glob("*.h")), *sorted(common.glob("*.hpp"))]
         contents = [f"{path.name}={hash_file(path)}" for path in texts]
         return hash_text("op module 1", *contents, *flags, _describe_abi(), toolchain.cxx_version)
 
     request = make_request()
-    if entry := cache.find("bindings", request):
-        return entry.folder / _OBJECT
-    with cache.lock(request), cache.scratch() as scratch:
-        if entry := cache.find("bindings", request):
-            return entry.folder / _OBJECT
-        made = scratch / "made"
-        with full_disk_as_error(cache.root):
-            made.mkdir()
-        command = [
-            str(toolchain.cxx),
-            *flags,
-            f"-I{include_dir}",
-            "-MMD",
-            "-MF",
-            "deps.d",
-            "-MT",
-            "module",
-            "-c",
-            str(include_dir / _MODULE),
-        ]
-        status, log, _ = compile_steadily(compiler, ([*command, "-o", str(made / _OBJECT)],), scratch, roots)
-        if status != 0:
-            raise BuildError(f"{include_dir / _MODULE} does not compile:\n{describe_failure(log, cache.root)}")
+    command = [str(toolchain.cxx), *flags, f"-I{include_dir}", *_DEPENDENCIES, "-c", str(source), "-o", f"made/{_OBJECT}"]
+
+    def build(scratch: Path) -> Entry:
+        _compile(compiler, (command,), scratch, (include_dir,), str(source), cache)
         if make_request() != request:
-            raise BuildError(f"{include_dir / _MODULE} changed while it was compiled; build again when it is still")
-        entry = cache.add("bindings", request, made, {}, {})
-    return entry.folder / _OBJECT
+            raise BuildError(f"{source} changed while it was compiled; build again when it is still")
+        return cache.add("bindings", request, scratch / "made", {}, {})
+
+    return _find_or_build(cache, request, build) / _OBJECT
+
+
+def _find_or_build(cache: Store, request: str, build: Callable[[Path], Entry]) -> Path:
+    """Return the folder of the entry that serves a request, built in a scratch folder where there is none."""
+    if entry := cache.find("bindings", request):
+        return entry.folder
+    with cache.lock(request), cache.scratch() as scratch:
+        return (cache.find("bindings", request) or build(scratch)).folder
+
+
+def _compile(
+    compiler: Compiler, commands: Sequence[Sequence[str]], scratch: Path, roots: Sequence[Path], what: str, cache: Store
+) -> dict[str, str]:
+    """Run commands that leave their result in ``made``; return the hashes of the files that were read."""
+    with full_disk_as_error(cache.root):
+        (scratch / "made").mkdir()
+    status, log, files = compile_steadily(compiler, commands, scratch, roots)
+    if status != 0:
+        raise BuildError(f"{what} does not compile:\n{describe_failure(log, cache.root)}")
+    return files
 
 
 def _list_flags(toolchain: Toolchain, roots: Sequence[Path]) -> list[str]:
