@@ -93,7 +93,7 @@ def fit_times(frozen_dir: Path, times: Times, arch: str) -> Adoption:
     frozen = read_op(times.op, frozen_dir)
     times = _name_kernels(times, frozen)
     times = _pass_on(times, {entry["kernel"] for entry in frozen.entries})
-    regrets = cross_validate(frozen, arch, times.rows)
+    regrets = cross_validate(frozen, arch, times.rows, times.device)
     survey = fit_survey(frozen, arch, times.rows, {"device": times.device, "record": times.record})
     return Adoption(survey, len(times.rows), Summary.of(regrets[~np.isnan(regrets)]))
 

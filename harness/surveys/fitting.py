@@ -35,7 +35,7 @@ def fit_survey(frozen: FrozenOp, arch: str, rows: Sequence[TimesRow], facts: Map
     if frozen.description["cost"] is None:
         raise FrozenUseError(f"{frozen.name} declares no cost (op.py: cost), so its kernels' times cannot be modelled")
     core = open_core(frozen, arch)
-    measured = [*rows, *_list_medians(frozen, arch)]
+    measured = [*rows, *_list_medians(frozen, arch, facts["device"])]
     asked = [ask(core, row) for row in measured]
     kernels = core.table.kernels
     terms = np.array([[core.find_terms(each, kernel) for kernel in range(len(kernels))] for each in asked])
@@ -76,11 +76,14 @@ def _describe_group(core: DecisionCore, name: str, asked: Sequence[Asked], error
     return {"group": name, "kernels": kernels, "points": points}
 
 
-def _list_medians(frozen: FrozenOp, arch: str) -> list[TimesRow]:
-    """Return the problems of the index's medians as rows of times."""
+def _list_medians(frozen: FrozenOp, arch: str, device: str) -> list[TimesRow]:
+    """Return the problems of the index's medians as rows of times: those of the GPU alone whose times the models are fitted to.
+
+    Of another's, a kernel that has medians would look faster, or slower, than one that has none.
+    """
     found: dict[str, dict[str, Any]] = {}
     for m in frozen.medians:
-        if m["arch"] == arch:
+        if m["arch"] == arch and m["device"] == device:
             row = found.setdefault(m["problem"], {"sizes": m["sizes"], "attributes": m["attributes"], "times_us": {}})
             row["times_us"][m["kernel"]] = m["median_us"]
     return list(found.values())

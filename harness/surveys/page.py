@@ -112,7 +112,7 @@ def _describe_overhead(document: dict[str, Any]) -> list[str]:
 def _describe_survey(document: dict[str, Any]) -> list[str]:
     """Say what the problems that models were fitted to say of choices, each by models fitted without its tenth."""
     op = document["op"]
-    regrets = cross_validate(replace(read_op(op), surveys={}), _ARCH, document["rows"])
+    regrets = cross_validate(replace(read_op(op), surveys={}), _ARCH, document["rows"], document["facts"]["device"])
     found = Summary.of(regrets)
     before = Summary.of([row["regret"] for row in document["rows"]])
     mean, p95, most = (f"{100 * x:.2f} %" for x in (found.mean, found.p95, found.max))

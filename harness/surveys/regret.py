@@ -62,13 +62,16 @@ def judge(core: DecisionCore, rows: Sequence[TimesRow]) -> list[float]:
     return [regret for regret in regrets if regret is not None]
 
 
-def cross_validate(frozen: FrozenOp, arch: str, rows: Sequence[TimesRow]) -> NDArray[np.float64]:
-    """Return by row the regret of the choice by a survey that was fitted without the row's tenth; NaN where the chosen was not timed."""
+def cross_validate(frozen: FrozenOp, arch: str, rows: Sequence[TimesRow], device: str) -> NDArray[np.float64]:
+    """Return by row the regret of the choice by a survey that was fitted without the row's tenth; NaN where the chosen was not timed.
+
+    ``device`` is the GPU that the rows' times are of.
+    """
     fold = np.random.default_rng(0).permutation(len(rows)) % NUM_FOLDS
     regrets = np.full(len(rows), np.nan)
     for number in range(NUM_FOLDS):
         known = [row for row, f in zip(rows, fold, strict=True) if f != number]
-        survey = fit_survey(frozen, arch, known, {"device": "", "record": ""})
+        survey = fit_survey(frozen, arch, known, {"device": device, "record": ""})
         core = open_core(replace(frozen, surveys={arch: survey}), arch)
         for i in np.flatnonzero(fold == number).tolist():
             regret = find_regret(rows[i]["times_us"], choose(core, rows[i])[0])

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "common/programmatic.cuh"
 #include "common/rows.cuh"
 
 namespace aicf {
@@ -121,6 +122,7 @@ __global__ void __launch_bounds__(kThreads) norm_backward_passes(const NormGradi
     using Span = RowSpan<Element, Group::kTotalThreads, kPackElems<Element>, kAccess == Access::kWhole>;
     __shared__ NormSums partials[Group::kPartials];
     const Group group;
+    allow_successor();
     const NormGradientRow<Element> at(p, group.row);
     const Span span = make_span<Span, kAccess>(static_cast<int>(p.columns), group.rank, at.dx);
     const Element* const rows[4] = {at.dy, at.x, p.weight, at.dsum};
@@ -162,7 +164,8 @@ inline std::int64_t count_slabs(std::int64_t rows, std::int64_t columns, std::in
 }
 
 // Sums over a slab of rows: a block takes kColumnWidth chunks of columns by 16 bytes, and every num_partials-th group of rows, in order.
-// They are the result where there is one slab. A thread has the same columns of all rows, wherever those begin.
+// They are the result where there is one slab. A thread has the same columns of all rows, wherever those begin. Launch it with
+// launch_early() behind norm_backward_passes: it reads what that reads, beside it.
 template <bool kIsCentred, class Element, int kThreads, Access kAccess>
 __global__ void __launch_bounds__(kThreads) norm_backward_columns(const NormGradient<Element> p) {
     using Span = RowSpan<Element, kColumnWidth, kPackElems<Element>, kAccess == Access::kWhole>;
@@ -186,6 +189,8 @@ __global__ void __launch_bounds__(kThreads) norm_backward_columns(const NormGrad
             dbias[i] += dy.values[i];
         }
     }
+    wait_for_predecessor();
+    allow_successor();
 #pragma unroll
     for (int which = 0; which < kNumSums<kIsCentred>; ++which) {
         __syncthreads();
@@ -208,53 +213,92 @@ __global__ void __launch_bounds__(kThreads) norm_backward_columns(const NormGrad
     }
 }
 
-// Writes a block's partial sums of each column, kept as kElems registers of kThreads threads by kRows groups, of which each has columns of
-// its own, all that there are: the groups' sums are added by halves, kRows being a power of two.
-template <int kNumSums, int kThreads, int kRows, int kElems, class FindColumn>
-__device__ __forceinline__ void store_partials(float* partials, int num_partials, std::int64_t columns, const float (&sums)[2][kElems],
-                                               const FindColumn& find_column) {
+// How many rows a group's block works on at a time; a team of blocks has one.
+template <class Group>
+inline constexpr int kRowsAtOnce = Group::kBlockThreads * Group::kBlocks / Group::kTotalThreads;
+
+// Writes the partial sums of each column of a group that has the only ones of its rows. Chunks of packs are turned in a warp's own shared
+// memory, so that its lanes write neighbours: alone, each writes in sectors of its own.
+template <int kNumSums, class Group, bool kIsPacked, class Span, int kElems>
+__device__ __forceinline__ void store_row_partials(float* target, std::int64_t between, const float (&sums)[2][kElems], const Span& span) {
+    constexpr int kChunkElems = Span::kChunkElems, kStride = kWarpSize + kWarpSize / kChunkElems;  // no two lanes meet in a bank
+    __shared__ float tiles[kIsPacked ? Group::kBlockThreads / kWarpSize : 1][kIsPacked ? kChunkElems * kStride : 1];
+    float* const tile = tiles[kIsPacked ? threadIdx.x / kWarpSize : 0];
+    const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
+#pragma unroll
+    for (int which = 0; which < kNumSums; ++which) {
+        float* const out = target + which * between;
+#pragma unroll
+        for (int chunk = 0; chunk < Span::kChunks; ++chunk) {
+            if (kIsPacked) {
+                __syncwarp();
+#pragma unroll
+                for (int i = 0; i < kChunkElems; ++i) tile[i * kStride + lane] = sums[which][chunk * kChunkElems + i];
+                __syncwarp();
+            }
+#pragma unroll
+            for (int i = 0; i < kChunkElems; ++i) {
+                const int at = i * kWarpSize + lane;  // in the warp's packs
+                const int column = kIsPacked ? span.find_column(chunk, 0) - lane * kChunkElems + at : span.find_column(chunk, i);
+                if (column < 0 || column >= span.columns) continue;
+                out[column] = kIsPacked ? tile[at % kChunkElems * kStride + at / kChunkElems] : sums[which][chunk * kChunkElems + i];
+            }
+        }
+    }
+}
+
+// Writes a block's partial sums of each column, kept as registers of kThreads threads by kRows groups, of which each has columns of its
+// own, all that there are: the groups' sums are added by halves, kRows being a power of two.
+template <int kNumSums, int kThreads, int kRows, class Span, int kElems>
+__device__ __forceinline__ void store_block_partials(float* target, std::int64_t between, const float (&sums)[2][kElems],
+                                                     const Span& span) {
     // Neighbours in one pack lie apart, so that threads which write the same element of their packs use different banks.
     constexpr int kPlaces = kThreads * kElems, kBlockThreads = kThreads * kRows;
     const auto find_place = [](int column) { return column % 8 * (kPlaces / 8) + column / 8; };
-    __shared__ float shared[kRows > 1 ? kRows * kPlaces : 1];
+    __shared__ float shared[kRows * kPlaces];
     const int group = static_cast<int>(threadIdx.x) / kThreads;
 #pragma unroll
     for (int which = 0; which < kNumSums; ++which) {
-        float* target = partials + (static_cast<std::int64_t>(which) * num_partials + blockIdx.x) * columns;
-        if constexpr (kRows == 1) {
-#pragma unroll
-            for (int e = 0; e < kElems; ++e) {
-                const int column = find_column(e);
-                if (column >= 0 && column < columns) target[column] = sums[which][e];
-            }
-            continue;
-        }
         __syncthreads();
         // A group has no sums of columns past its row: what stands there for them is added up too.
         for (int i = static_cast<int>(threadIdx.x); i < kRows * kPlaces; i += kBlockThreads) shared[i] = 0.0f;
         __syncthreads();
 #pragma unroll
         for (int e = 0; e < kElems; ++e) {
-            const int column = find_column(e);
-            if (column >= 0 && column < columns) shared[group * kPlaces + find_place(column)] = sums[which][e];
+            const int column = span.find_column(e / Span::kChunkElems, e % Span::kChunkElems);
+            if (column >= 0 && column < span.columns) shared[group * kPlaces + find_place(column)] = sums[which][e];
         }
         for (int half = kRows / 2; half > 0; half /= 2) {
             __syncthreads();
             for (int i = static_cast<int>(threadIdx.x); i < half * kPlaces; i += kBlockThreads) shared[i] += shared[half * kPlaces + i];
         }
         __syncthreads();
-        for (int i = static_cast<int>(threadIdx.x); i < columns; i += kBlockThreads) target[i] = shared[find_place(i)];
+        for (int i = static_cast<int>(threadIdx.x); i < span.columns; i += kBlockThreads)
+            target[which * between + i] = shared[find_place(i)];
     }
 }
 
-// All in one: num_partials blocks take rows in turn, kThreads threads a row of at most kThreads * kElems elements, kRows rows at a time. x
-// and dy are read once; the partial sums over rows stay in registers to the end. Elements of a thread lie kThreads apart.
-template <bool kIsCentred, class Element, int kThreads, int kRows, int kElems>
-__global__ void __launch_bounds__(kThreads* kRows) norm_backward_registers(const NormGradient<Element> p) {
-    using Group = RowGroup<kThreads, kRows>;
+template <int kNumSums, class Group, bool kIsPacked, class Element, class Span, int kElems>
+__device__ __forceinline__ void store_partials(const NormGradient<Element>& p, const float (&sums)[2][kElems], const Span& span) {
+    float* const target = p.partials + blockIdx.x / Group::kBlocks * p.columns;
+    const std::int64_t between = p.num_partials * p.columns;
+    if constexpr (kRowsAtOnce<Group> == 1) {
+        store_row_partials<kNumSums, Group, kIsPacked>(target, between, sums, span);
+    } else {
+        store_block_partials<kNumSums, Group::kTotalThreads, kRowsAtOnce<Group>>(target, between, sums, span);
+    }
+}
+
+// All in one: num_partials blocks, or teams of them (Group: RowGroup or RowTeam), take rows in turn, each of at most as many elements as a
+// group's threads keep, kElems a thread. x and dy are read once; the partial sums over rows stay in registers to the end. Elements of a
+// thread lie as many apart as the group has threads.
+template <bool kIsCentred, class Element, class Group, int kElems>
+__global__ void __launch_bounds__(Group::kBlockThreads) norm_backward_registers(const NormGradient<Element> p) {
+    constexpr int kThreads = Group::kTotalThreads, kRows = kRowsAtOnce<Group>;
     using Span = RowSpan<Element, kThreads, kElems>;
     __shared__ NormSums partials[2][Group::kPartials];
     const Group group;
+    allow_successor();
     const Span span = {static_cast<int>(p.columns), group.rank, false};
     constexpr bool kKeepsWeight = kThreads <= 512 && kElems <= 8;  // in registers, where there are enough
     Pack<Element> weight[Span::kChunks];
@@ -263,8 +307,10 @@ __global__ void __launch_bounds__(kThreads* kRows) norm_backward_registers(const
     int parity = 0;                // two reductions in a row use different memory
 
     // Whole blocks go round together; a group past the last row counts nothing.
-    for (std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * kRows; first < p.rows; first += std::int64_t{kRows} * gridDim.x) {
-        const std::int64_t row = first + static_cast<int>(threadIdx.x) / kThreads;
+    const int lane = kRows == 1 ? 0 : static_cast<int>(threadIdx.x) / kThreads;
+    const std::int64_t step = std::int64_t{kRows} * (gridDim.x / Group::kBlocks);
+    for (std::int64_t first = group.row - lane; first < p.rows; first += step) {
+        const std::int64_t row = first + lane;
         const bool is_real = row < p.rows;
         const NormGradientRow<Element> at(p, is_real ? row : p.rows - 1);
         Pack<Element> g[Span::kChunks], n[Span::kChunks];
@@ -301,34 +347,33 @@ __global__ void __launch_bounds__(kThreads* kRows) norm_backward_registers(const
             span.store(at.dx, c, dx);
         }
     }
-    store_partials<kNumSums<kIsCentred>, kThreads, kRows>(p.partials, p.num_partials, p.columns, totals, [&](int e) {
-        return span.find_column(e / Span::kChunkElems, e % Span::kChunkElems);
-    });
+    store_partials<kNumSums<kIsCentred>, Group, false>(p, totals, span);
 }
 
 // Threads of norm_backward_packs on a multiprocessor at least: 1024 where each keeps one pack of every matrix, which leaves it 64
-// registers, fewer where a block has several rows that begin anywhere, and 512 where it keeps more.
-template <class Element, int kRows, int kElems, Access kAccess>
-inline constexpr int kResidentThreads = kElems != kPackElems<Element>             ? 512
-                                        : kAccess == Access::kPacked && kRows > 1 ? 768
-                                                                                  : 1024;
-template <class Element, int kThreads, int kRows, int kElems, Access kAccess>
-inline constexpr int kResidentBlocks = std::max(1, kResidentThreads<Element, kRows, kElems, kAccess> / (kThreads * kRows));
+// registers, fewer where rows begin anywhere and a block has several or a part of one, and 512 where a thread keeps more.
+template <class Element, class Group, int kElems, Access kAccess>
+inline constexpr int kResidentThreads = kElems != kPackElems<Element>                                                  ? 512
+                                        : kAccess == Access::kPacked && (kRowsAtOnce<Group> > 1 || Group::kBlocks > 1) ? 768
+                                                                                                                       : 1024;
+template <class Element, class Group, int kElems, Access kAccess>
+inline constexpr int kResidentBlocks = std::max(1, kResidentThreads<Element, Group, kElems, kAccess> / Group::kBlockThreads);
 
 // The same in packs. dy, x and dsum are kept as they are stored, which takes half the registers of their values in 16 bits; those of the
 // thread's next row are under way while it works on this one. Rows may begin anywhere (Access::kPacked) where all that a group takes lie
 // alike, so that its threads have the same columns of each: see has_steady_rows().
-template <bool kIsCentred, class Element, int kThreads, int kRows, int kElems, Access kAccess>
-__global__ void __launch_bounds__(kThreads* kRows, kResidentBlocks<Element, kThreads, kRows, kElems, kAccess>)
+template <bool kIsCentred, class Element, class Group, int kElems, Access kAccess>
+__global__ void __launch_bounds__(Group::kBlockThreads, kResidentBlocks<Element, Group, kElems, kAccess>)
     norm_backward_packs(const NormGradient<Element> p) {
-    using Group = RowGroup<kThreads, kRows>;
-    using Span = RowSpan<Element, kThreads, kElems, kAccess == Access::kWhole>;
+    constexpr int kRows = kRowsAtOnce<Group>;
+    using Span = RowSpan<Element, Group::kTotalThreads, kElems, kAccess == Access::kWhole>;
     constexpr int kChunkElems = Span::kChunkElems, kChunks = Span::kChunks;
     // There are registers for two rows beside the weight and the sums. Packs put together from two are waited for where they are loaded.
-    constexpr int kRegisters = 65536 / (kThreads * kRows) / kResidentBlocks<Element, kThreads, kRows, kElems, kAccess>;
+    constexpr int kRegisters = 65536 / Group::kBlockThreads / kResidentBlocks<Element, Group, kElems, kAccess>;
     constexpr bool kIsAhead = kAccess == Access::kWhole && 28 * kChunks + kNumSums<kIsCentred> * kElems + 28 <= kRegisters;
     __shared__ NormSums partials[2][Group::kPartials];
     const Group group;
+    allow_successor();
     const std::int64_t own = group.find_source(p.rows);  // the group's first row, or one that stands for it
     const NormGradientRow<Element> at_own(p, own);
     const Span span = make_span<Span, kAccess>(static_cast<int>(p.columns), group.rank, at_own.dx);
@@ -349,9 +394,9 @@ __global__ void __launch_bounds__(kThreads* kRows, kResidentBlocks<Element, kThr
     span.load_all_words(p.weight, weight, 0, span.find_skew(p.weight));
     float totals[2][kElems] = {};  // of dweight and dbias
     int parity = 0;                // two reductions in a row use different memory
-    const std::int64_t step = std::int64_t{kRows} * gridDim.x;
-    std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * kRows;
-    const int lane = static_cast<int>(threadIdx.x) / kThreads;
+    const std::int64_t step = std::int64_t{kRows} * (gridDim.x / Group::kBlocks);
+    const int lane = kRows == 1 ? 0 : static_cast<int>(threadIdx.x) / Group::kTotalThreads;
+    std::int64_t first = group.row - lane;
     Loaded next;
     if constexpr (kIsAhead) load_row(next, first + lane);
 
@@ -399,17 +444,17 @@ __global__ void __launch_bounds__(kThreads* kRows, kResidentBlocks<Element, kThr
             span.store(p.dx + row * p.lddx, c, dx);
         }
     }
-    store_partials<kNumSums<kIsCentred>, kThreads, kRows>(p.partials, p.num_partials, p.columns, totals,
-                                                          [&](int e) { return span.find_column(e / kChunkElems, e % kChunkElems); });
+    store_partials<kNumSums<kIsCentred>, Group, true>(p, totals, span);
 }
 
-// The sums of the partial sums, each in the order of the blocks; a block takes kColumnWidth columns.
+// The sums of the partial sums, each in the order of the blocks; a block takes kColumnWidth columns. Launch it with launch_early().
 template <bool kIsCentred, class Element, int kThreads>
 __global__ void __launch_bounds__(kThreads) norm_backward_finish(const NormGradient<Element> p) {
     constexpr int kLanes = kThreads / kColumnWidth;
     __shared__ float shared[kNumSums<kIsCentred>][kLanes][kColumnWidth];
     const int place = static_cast<int>(threadIdx.x) % kColumnWidth, lane = static_cast<int>(threadIdx.x) / kColumnWidth;
     const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * kColumnWidth + place;
+    wait_for_predecessor();
 #pragma unroll
     for (int which = 0; which < kNumSums<kIsCentred>; ++which) {
         float sum = 0.0f;

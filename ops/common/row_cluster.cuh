@@ -1,4 +1,4 @@
-// A row that is taken by a cluster of blocks, for rows that are long and few (sm_90).
+// Rows that are taken by clusters of blocks: those that are long and few, and those that are longer than a block's registers hold (sm_90).
 #pragma once
 
 #include <cstdint>
@@ -47,6 +47,43 @@ struct RowCluster {
 
     __device__ float reduce_sum(float value, float* partials) const {
         return reduce(value, partials, [](float a, float b) { return a + b; });
+    }
+};
+
+// kThreads threads of each of kBlocks blocks take rows in turn, as RowGroup of all of them does, but for where its warps stand: neighbours
+// are of different blocks, so that a row of any length is shared evenly. Launch it with launch_early().
+template <int kThreads, int kClusterBlocks>
+struct RowTeam {
+    static constexpr int kBlocks = kClusterBlocks, kBlockThreads = kThreads, kTotalThreads = kThreads * kBlocks;
+    static constexpr int kPartials = kTotalThreads / kWarpSize;
+    static_assert(kPartials >= kWarpSize && kBlocks <= kWarpSize, "a lane has a partial result to read, and at most a block to write to");
+
+    int rank;
+    std::int64_t row;  // the first of this team
+    __device__ RowTeam() : row(blockIdx.x / kBlocks) {
+        const int thread = static_cast<int>(threadIdx.x), lane = thread % kWarpSize;
+        rank = (thread / kWarpSize * kBlocks + static_cast<int>(find_cluster_rank())) * kWarpSize + lane;
+        meet_cluster();  // the shared memory of a block is there once it runs
+        wait_for_predecessor();
+    }
+
+    __device__ std::int64_t find_source(std::int64_t rows) const { return row < rows ? row : rows - 1; }
+
+    // The result for all threads of the team, in the same order everywhere. `partials` is shared memory for one T of 8 bytes a warp of the
+    // team. Two reductions in a row need an array each; behind the second's barrier all have read the first's.
+    template <class T, class Combine>
+    __device__ T reduce(T value, T* partials, Combine combine) const {
+        static_assert(sizeof(T) == sizeof(float2), "a warp's result is written by one access");
+        value = reduce_warp(value, combine);
+        const std::uint32_t lane = threadIdx.x % kWarpSize;
+        float2 words;
+        std::memcpy(&words, &value, sizeof(T));
+        if (lane < kBlocks) store_to_block(reinterpret_cast<float2*>(partials + rank / kWarpSize), lane, words);
+        sync_cluster();
+        value = partials[lane];
+#pragma unroll
+        for (int i = 1; i < kPartials / kWarpSize; ++i) value = combine(value, partials[i * kWarpSize + lane]);
+        return reduce_warp(value, combine);
     }
 };
 

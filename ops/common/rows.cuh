@@ -29,7 +29,7 @@ template <int kThreads, int kRows = 1>
 struct RowGroup {
     static_assert(kThreads <= kWarpSize || kRows == 1, "a group is lanes of a warp, or the block");
     static_assert(kThreads * kRows % kWarpSize == 0, "whole warps take part in shuffles");
-    static constexpr int kBlockThreads = kThreads * kRows;
+    static constexpr int kBlocks = 1, kBlockThreads = kThreads * kRows;
     static constexpr int kTotalThreads = kThreads;  // of a row
     // Partial results of a block-wide reduction; two reductions in a row need an array each.
     static constexpr int kPartials = kThreads > kWarpSize ? kThreads / kWarpSize : 1;

@@ -94,11 +94,15 @@ def cost(problem: Problem) -> Cost:
 
 
 THREADS = Tunable("threads", (32, 64, 128, 256, 512, 1024), "threads of a block")
+TEAM_THREADS = Tunable("threads", (256, 512), "threads of each block of a team")
+TEAM = Tunable("team", (2, 4, 8), "blocks of a team, which takes a row")
 CLUSTER_THREADS = Tunable("threads", (256, 512, 1024), "threads of each of the 8 blocks that take a row")
 GROUP = Tunable("threads", (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024), "threads that take a row")
 ROWS = Tunable("rows", (1, 2, 4, 8, 16, 32, 64, 128, 256), "rows, and so groups of threads, of a block at a time")
 ELEMS = Tunable("elems", (8, 16), "elements of a row that a thread keeps in registers")
 BLOCKS = Tunable("blocks", (132, 264, 528, 1056), "partial sums over rows of each column, at most")
+# Of 132 multiprocessors, of which teams of four and eight leave a few idle: those of a team are neighbours.
+TEAM_BLOCKS = Tunable("blocks", (128, 132, 256, 264), "blocks of all teams, at most")
 BLOCK_FITS = Constraint(
     "block_fits",
     "threads * rows must be whole warps, at most 1024",
@@ -111,6 +115,10 @@ REGISTERS_FIT = Constraint(
     "registers_fit",
     "threads * rows * elems must not exceed 8192: x, dy and two sums of each element stay in registers",
     lambda t: t["threads"] * t["rows"] * t["elems"] <= 8192,
+)
+
+TEAM_FITS = Constraint(
+    "team_fits", "threads * team must be at least 1024: each lane adds up a warp's sums", lambda t: t["threads"] * t["team"] >= 1024
 )
 
 
@@ -126,6 +134,14 @@ _SHARES = (
     {"threads": 256, "rows": 1, "elems": 8, "blocks": 528},
     {"threads": 512, "rows": 1, "elems": 8, "blocks": 264},
     {"threads": 1024, "rows": 1, "elems": 8, "blocks": 132},
+)
+# The same for rows_in_teams.
+_TEAM_SHARES = (
+    {"threads": 512, "team": 2, "elems": 16, "blocks": 132},
+    {"threads": 512, "team": 4, "elems": 16, "blocks": 128},
+    {"threads": 512, "team": 8, "elems": 16, "blocks": 128},
+    {"threads": 512, "team": 4, "elems": 8, "blocks": 128},
+    {"threads": 256, "team": 4, "elems": 16, "blocks": 256},
 )
 # So few rows leave multiprocessors idle where a block takes each; shorter ones than so many columns are read in less time than the blocks
 # of a cluster need to meet (58 rows of 9760: 15 us for a block each, 29 us for a cluster, on an H200).
@@ -181,6 +197,17 @@ KERNELS = (
         domain=lambda t: _serve(t["threads"] * t["elems"]),
         tile=lambda t: {"rows": t["rows"]},
     ),
+    Kernel(
+        "rows_in_teams",
+        "as rows_in_registers, with a cluster of blocks per row, for rows that are longer than the registers of one hold",
+        (TEAM_THREADS, TEAM, ELEMS, TEAM_BLOCKS),
+        (TEAM_FITS,),
+        _TEAM_SHARES,
+        max_spill_bytes=64,
+        domain=lambda t: _serve(t["threads"] * t["team"] * t["elems"]),
+        tile=lambda t: {"rows": 1},
+        min_arch=90,
+    ),
 )
 
 
@@ -191,6 +218,10 @@ def choose(problem: Problem) -> Choice:
     for bound in registers.variants:
         if columns <= bound["threads"] * bound["elems"]:
             return Choice(registers.bind(bound), f"the registers of {bound['threads']} threads hold a row")
+    teams = next(k for k in KERNELS if k.name == "rows_in_teams")
+    for bound in teams.variants:
+        if columns <= bound["threads"] * bound["team"] * bound["elems"]:
+            return Choice(teams.bind(bound), f"the registers of {bound['team']} blocks hold a row")
     if problem.sizes["rows"] <= _FEW_ROWS and columns >= _LEAST_CLUSTER:
         return Choice(KERNELS[2].bind({"threads": 1024, "blocks": 132}), "few rows, longer than registers hold")
     return Choice(KERNELS[1].bind({"threads": 512, "blocks": 132}), "a row is longer than registers hold")
@@ -214,6 +245,9 @@ PROBLEMS = (
     _problem("verify", 20, 9000, "float16", "dsum"),
     # Rows that begin anywhere, more of them than there are blocks; each matrix in its own way.
     _problem("verify", 2200, 203, "float16", "dsum", dy=1, dsum=3, dx=5),
+    _problem("verify", 140, 9001, "bfloat16", "dsum", x=2),
+    _problem("verify", 35, 20000, "float16", "bias"),
+    _problem("verify", 17, 33000, "float32", "bias dsum"),
     _problem("verify", 140, 5003, "bfloat16", "", x=2),
     _problem("emulated", 256, 1024),
     _problem("emulated", 32, 8192, "bfloat16", "dsum"),

@@ -29,7 +29,8 @@ from harness.surveys.regret import Summary, cross_validate
 
 OP, ARCH = "gemm_bias_act", "sm_90a"
 TIMES = [find_folder() / f"h200-{name}.json" for name in (f"survey-{OP}", f"times-{OP}-fp32", f"times-{OP}-listed")]
-FACTS = {"device": "made up", "record": "none"}
+DEVICE = "NVIDIA H200"
+FACTS = {"device": DEVICE, "record": "none"}
 BFLOAT16 = {"dtype": "bfloat16", "b_layout": "nk", "act": "silu", "with_bias": True}
 
 
@@ -117,13 +118,20 @@ def test_medians_are_points_of_a_survey_that_is_not_fitted_to_them(frozen: Froze
     assert any(e == pytest.approx(median["median_us"] / us - 1.0, abs=1e-4) for e in told if e is not None)
 
 
+def test_medians_of_another_gpu_are_no_points_of_a_survey(frozen: FrozenOp) -> None:
+    rows = draw_times(open_surveyed(frozen, make_survey(frozen)), 20, noise=0.0)
+    elsewhere = fit_survey(frozen, ARCH, rows, FACTS | {"device": "another GPU"})
+    assert elsewhere["groups"] == fit_survey(replace(frozen, medians=()), ARCH, rows, FACTS)["groups"]
+    assert elsewhere["groups"] != fit_survey(frozen, ARCH, rows, FACTS)["groups"]
+
+
 def test_choices_are_judged_on_problems_that_were_held_out(frozen: FrozenOp) -> None:
     rows = draw_times(open_surveyed(frozen, make_survey(frozen)), 80, noise=0.0)
-    assert cross_validate(frozen, ARCH, rows).mean() < 0.002
+    assert cross_validate(frozen, ARCH, rows, DEVICE).mean() < 0.002
     generator = random.Random(2)
     for row in rows:  # a liar: times that say nothing of sizes
         row["times_us"] = {name: generator.uniform(1, 3) for name in row["times_us"]}
-    assert cross_validate(frozen, ARCH, rows).mean() > 0.1
+    assert cross_validate(frozen, ARCH, rows, DEVICE).mean() > 0.1
 
 
 def test_the_least_squares_have_no_weight_below_0() -> None:
