@@ -1,0 +1,58 @@
+// The functions of chains that CUDA does not have, in fp32. Activations are those of common/activations.cuh.
+//
+// contract/expressions/functions.py has the same table in float64, with the error of each.
+#pragma once
+
+#include <cstdint>
+
+#include "common/activations.cuh"
+#include "common/elements.cuh"
+#include "common/philox.cuh"
+
+namespace aicf::elementwise {
+
+// NaN where either is, unlike fmaxf and fminf.
+__device__ __forceinline__ float find_maximum(float a, float b) {
+    float result;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
+    return result;
+}
+
+__device__ __forceinline__ float find_minimum(float a, float b) {
+    float result;
+    asm("min.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
+    return result;
+}
+
+__device__ __forceinline__ float clip(float x, float low, float high) { return find_minimum(find_maximum(x, low), high); }
+
+// NaN and zeros stay what they are.
+__device__ __forceinline__ float find_sign(float x) { return x > 0.0f ? 1.0f : (x < 0.0f ? -1.0f : x); }
+
+// An overflowing e^-x gives 0, off by less than 2^-126.
+__device__ __forceinline__ float sigmoid(float x) { return __fdividef(1.0f, 1.0f + expf(-x)); }
+
+__device__ __forceinline__ float find_relu_slope(float x) { return x > 0.0f ? 1.0f : (x <= 0.0f ? 0.0f : x); }
+
+// P(x) + x p(x), with the normal distribution's P and p.
+__device__ __forceinline__ float find_gelu_slope(float x) {
+    return fmaf(0.3989422804014327f * x, expf(-0.5f * x * x), 0.5f * erfcf(-0.7071067811865476f * x));
+}
+
+// s + x s (1 - s) t', with s = sigmoid(t). 1 - s is sigmoid(-t), without cancellation.
+__device__ __forceinline__ float find_gated_slope(float x, float t, float slope_of_t) {
+    const float s = sigmoid(t);
+    return fmaf(x * s * slope_of_t, sigmoid(-t), s);
+}
+
+__device__ __forceinline__ float find_silu_slope(float x) { return find_gated_slope(x, x, 1.0f); }
+
+__device__ __forceinline__ float find_gelu_tanh_slope(float x) {
+    constexpr float kLinear = 1.5957691216057308f;  // 2 sqrt(2/pi)
+    constexpr float kCubic = 0.07135481282553305f;  // 2 sqrt(2/pi) 0.044715
+    // Beyond 16 the slope is 0 or 1 to within 2^-126, and x^2 t' may overflow.
+    if (fabsf(x) > 16.0f) return x > 0.0f ? 1.0f : 0.0f;
+    return find_gated_slope(x, x * fmaf(kCubic * x, x, kLinear), fmaf(3.0f * kCubic * x, x, kLinear));
+}
+
+}  // namespace aicf::elementwise
