@@ -34,7 +34,7 @@ from harness.surveys.adoption import adopt_survey, fit_times, read_times
 from harness.surveys.drawing import draw_unmeasured
 from harness.surveys.page import make_page
 from harness.surveys.published_regret import HELD_OUT, judge_published, read_published_times
-from harness.surveys.records import find_folder, make_times_document, write_record
+from harness.surveys.records import find_folder, make_times_document, name_gpu, write_record
 from harness.surveys.regret import Summary
 from harness.surveys.timing import POLICY, FrozenKernels, time_problems
 from harness.timing.timer import Timer
@@ -122,10 +122,10 @@ def _measure(action: Action, op: str, seed: int, problems: int, budget_s: float,
     kernels = FrozenKernels(device, frozen)
     spec = find_op(op).op
     drawn = draw_unmeasured(spec, kernels.core, problems, seed)
-    rows = time_problems(kernels, Timer(device, POLICY), drawn, budget_s)
+    rows = time_problems(spec, kernels, Timer(device, POLICY), drawn, budget_s)
     regrets = Summary.of([row["regret"] for row in rows])
     name = "survey" if action is Action.MEASURE else "regret"
-    target = folder / f"h200-{name}-{op}.json"
+    target = folder / f"{name_gpu(device.properties.name)}-{name}-{op}.json"
     write_record(target, make_times_document(device, op, seed, len(drawn), kernels.core.table.kernels, rows))
     if action is Action.MEASURE:
         draw = seeds.NEIGHBOURS if spec.population is None else seeds.POPULATION

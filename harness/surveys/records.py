@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,6 +19,11 @@ from harness.records.provenance import find_commit
 def find_folder() -> Path:
     """Return the folder of the committed records."""
     return find_project_root() / "profiles" / "selection"
+
+
+def name_gpu(name: str) -> str:
+    """Return what files with times of a GPU begin with: ``h200`` of ``NVIDIA H200``, ``h100`` of ``NVIDIA H100 80GB HBM3``."""
+    return re.sub(r"[^a-z0-9]+", "-", name.removeprefix("NVIDIA ").split(" ")[0].lower())
 
 
 def make_times_document(

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contract.building import build_kernel
-from contract.calls import Query
+from contract.calls import Query, TensorLayout
 from contract.decision import DecisionCore, find_arch, open_core
 from contract.entry_points import EntryPoints
 from contract.frozen_set import FrozenOp
@@ -23,9 +23,11 @@ from contract.structs import Status, make_params
 from device import Device
 from device.interface import Buffer, DeviceError, Stream
 from harness.errors import FrozenUseError
+from harness.spec import Op, Problem
 from harness.spec.dtypes import find_dtype
 from harness.surveys.regret import find_regret
 from harness.timing.timer import Mode, Timer, TimingPolicy
+from harness.verify.inputs import draw_tensor
 
 # Problems are many: each may be a little less certain than one of a bench.
 POLICY = TimingPolicy(warmup_min_s=0.02, warmup_window_s=0.01, warmup_cap_s=0.3)
@@ -39,14 +41,24 @@ _HOPELESS = 1.5
 
 
 class RandomPool:
-    """Normal numbers on the host, made once: filling a problem's tensors with them costs no more than copying."""
+    """Normal numbers on the host, made once: filling a problem's tensors with them costs no more than copying.
 
-    def __init__(self) -> None:
+    Integers are drawn as the op declares them: what indexes a table must lie in it.
+    """
+
+    def __init__(self, op: Op) -> None:
+        self._op = op
         self._values = np.random.default_rng(1).standard_normal(_POOL_ELEMS, dtype=np.float32)
         self._by_dtype: dict[str, NDArray[np.uint8]] = {}
 
-    def fill(self, buffer: Buffer, dtype: str) -> None:
-        """Fill a buffer with numbers of a dtype, the same ones again and again."""
+    def fill(self, buffer: Buffer, layout: TensorLayout, query: Query) -> None:
+        """Fill the buffer of a problem's tensor: with numbers of its dtype, the same ones again and again, or with integers."""
+        dtype = layout.dtype
+        if find_dtype(dtype).kind in "iu":
+            tensor = next(t for t in self._op.tensors if t.name == layout.name)
+            problem = Problem(query.by_size, query.attributes)
+            buffer.write(draw_tensor(self._op, problem, tensor, tuple(layout.list_lengths(query.by_size)), "uniform"))
+            return
         if dtype not in self._by_dtype:
             self._by_dtype[dtype] = self._values.astype(find_dtype(dtype)).view(np.uint8)
         pool = self._by_dtype[dtype]
@@ -68,7 +80,7 @@ def place_operands(device: Device, core: DecisionCore, query: Query, pool: Rando
             for layout in layouts:
                 held.append(device.allocate(num_bytes[layout.name]))
                 if layout.role == "input":
-                    pool.fill(held[-1], layout.dtype)
+                    pool.fill(held[-1], layout, query)
                 addresses[layout.name] = held[-1].address
                 held.append(device.allocate(generator.randrange(1, _MAX_SPACE_BYTES)))
             places.append(addresses)
@@ -155,9 +167,9 @@ def _time_together(timer: Timer, launches: Mapping[str, Launches], chosen: str) 
     return times
 
 
-def time_problems(kernels: FrozenKernels, timer: Timer, queries: Sequence[Query], budget_s: float) -> list[dict[str, Any]]:
-    """Return the rows of problems; none is begun after ``budget_s`` seconds."""
-    pool = RandomPool()
+def time_problems(op: Op, kernels: FrozenKernels, timer: Timer, queries: Sequence[Query], budget_s: float) -> list[dict[str, Any]]:
+    """Return the rows of an op's problems; none is begun after ``budget_s`` seconds."""
+    pool = RandomPool(op)
     started = time.monotonic()
     rows: list[dict[str, Any]] = []
     for number, query in enumerate(queries):

@@ -13,6 +13,11 @@ namespace aicf {
 __device__ __forceinline__ void announce_to_cluster() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
 __device__ __forceinline__ void await_cluster() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
 
+// Orders this thread's accesses of its block's shared memory, and what it has seen completed there, ahead of its next
+// announce_to_cluster(): a fence of shared memory alone, that does not wait for writes to global memory (PTX ISA 9.0, "fence",
+// .sync_restrict).
+__device__ __forceinline__ void release_shared_memory() { asm volatile("fence.release.sync_restrict::shared::cta.cluster;" ::: "memory"); }
+
 // Sends four floats to block `rank` of this cluster, to the place that `target` has in this block's shared memory, 16-byte aligned: 16
 // bytes of what its `barrier` expects.
 __device__ __forceinline__ void send_to_block(float* target, Barrier* barrier, std::uint32_t rank, float4 value) {
@@ -24,6 +29,19 @@ __device__ __forceinline__ void send_to_block(float* target, Barrier* barrier, s
         "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [remote], {%3, %4, %5, %6}, [signal];\n"
         "}" ::"r"(find_shared_address(target)),
         "r"(find_shared_address(barrier)), "r"(rank), "f"(value.x), "f"(value.y), "f"(value.z), "f"(value.w)
+        : "memory");
+}
+
+// Two floats likewise, 8-byte aligned.
+__device__ __forceinline__ void send_to_block(float* target, Barrier* barrier, std::uint32_t rank, float2 value) {
+    asm volatile(
+        "{\n"
+        ".reg .b32 remote, signal;\n"
+        "mapa.shared::cluster.u32 remote, %0, %2;\n"
+        "mapa.shared::cluster.u32 signal, %1, %2;\n"
+        "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [remote], {%3, %4}, [signal];\n"
+        "}" ::"r"(find_shared_address(target)),
+        "r"(find_shared_address(barrier)), "r"(rank), "f"(value.x), "f"(value.y)
         : "memory");
 }
 

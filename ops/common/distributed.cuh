@@ -1,4 +1,4 @@
-// Accesses of another block's shared memory within a cluster (sm_90).
+// Reads of another block's shared memory within a cluster (sm_90).
 #pragma once
 
 #include <cstdint>
@@ -20,18 +20,6 @@ __device__ __forceinline__ float4 load_from_block(const float* shared, std::uint
         : "r"(find_shared_address(shared)), "r"(rank)
         : "memory");
     return value;
-}
-
-// Two floats for the same place in block `rank`; 8-byte aligned. sync_cluster() makes them visible there.
-__device__ __forceinline__ void store_to_block(float2* shared, std::uint32_t rank, float2 value) {
-    asm volatile(
-        "{\n"
-        ".reg .b32 remote;\n"
-        "mapa.shared::cluster.u32 remote, %0, %1;\n"
-        "st.shared::cluster.v2.f32 [remote], {%2, %3};\n"
-        "}" ::"r"(find_shared_address(shared)),
-        "r"(rank), "f"(value.x), "f"(value.y)
-        : "memory");
 }
 
 }  // namespace aicf

@@ -296,8 +296,8 @@ template <bool kIsCentred, class Element, class Group, int kElems>
 __global__ void __launch_bounds__(Group::kBlockThreads) norm_backward_registers(const NormGradient<Element> p) {
     constexpr int kThreads = Group::kTotalThreads, kRows = kRowsAtOnce<Group>;
     using Span = RowSpan<Element, kThreads, kElems>;
-    __shared__ NormSums partials[2][Group::kPartials];
-    const Group group;
+    __shared__ alignas(Group::kBlocks > 1 ? sizeof(NormSums) : alignof(NormSums)) NormSums partials[2][Group::kPartials];
+    Group group;
     allow_successor();
     const Span span = {static_cast<int>(p.columns), group.rank, false};
     constexpr bool kKeepsWeight = kThreads <= 512 && kElems <= 8;  // in registers, where there are enough
@@ -347,6 +347,7 @@ __global__ void __launch_bounds__(Group::kBlockThreads) norm_backward_registers(
             span.store(at.dx, c, dx);
         }
     }
+    if constexpr (Group::kBlocks > 1) group.leave();
     store_partials<kNumSums<kIsCentred>, Group, false>(p, totals, span);
 }
 
@@ -371,8 +372,8 @@ __global__ void __launch_bounds__(Group::kBlockThreads, kResidentBlocks<Element,
     // There are registers for two rows beside the weight and the sums. Packs put together from two are waited for where they are loaded.
     constexpr int kRegisters = 65536 / Group::kBlockThreads / kResidentBlocks<Element, Group, kElems, kAccess>;
     constexpr bool kIsAhead = kAccess == Access::kWhole && 28 * kChunks + kNumSums<kIsCentred> * kElems + 28 <= kRegisters;
-    __shared__ NormSums partials[2][Group::kPartials];
-    const Group group;
+    __shared__ alignas(Group::kBlocks > 1 ? sizeof(NormSums) : alignof(NormSums)) NormSums partials[2][Group::kPartials];
+    Group group;
     allow_successor();
     const std::int64_t own = group.find_source(p.rows);  // the group's first row, or one that stands for it
     const NormGradientRow<Element> at_own(p, own);
@@ -444,6 +445,7 @@ __global__ void __launch_bounds__(Group::kBlockThreads, kResidentBlocks<Element,
             span.store(p.dx + row * p.lddx, c, dx);
         }
     }
+    if constexpr (Group::kBlocks > 1) group.leave();
     store_partials<kNumSums<kIsCentred>, Group, true>(p, totals, span);
 }
 

@@ -150,8 +150,6 @@ _TEAM_SHARES = (
     {"threads": 512, "team": 2, "elems": 16, "blocks": 132},
     {"threads": 512, "team": 4, "elems": 16, "blocks": 128},
     {"threads": 512, "team": 8, "elems": 16, "blocks": 128},
-    {"threads": 512, "team": 4, "elems": 8, "blocks": 128},
-    {"threads": 256, "team": 4, "elems": 16, "blocks": 256},
 )
 # So few rows leave multiprocessors idle where a block takes each; shorter ones than so many columns are read in less time than the blocks
 # of a cluster need to meet (58 rows of 9760: 15 us for a block each, 29 us for a cluster, on an H200).

@@ -49,6 +49,23 @@ __global__ void ring(const int* in, int* out, int fault) {
     out[blockIdx.x * blockDim.x + thread] = sum;
 }
 
+// Each of two blocks passes its values on over a relaxed arrival, which orders only what lies before a fence of its thread: 0 without one,
+// 1 with one, 2 with one of shared memory alone, 3 with one ahead of what it is for, 4 with one of the block alone.
+__global__ void __cluster_dims__(2, 1, 1) pass_over_relaxed(const int* in, int* out, int how) {
+    __shared__ int own[32];
+    const cg::cluster_group cluster = cg::this_cluster();
+    const int thread = threadIdx.x;
+    if (how == 3) asm volatile("fence.acq_rel.cluster;" ::: "memory");
+    own[thread] = in[blockIdx.x * blockDim.x + thread];
+    if (how == 1) asm volatile("fence.acq_rel.cluster;" ::: "memory");
+    if (how == 2) asm volatile("fence.release.sync_restrict::shared::cta.cluster;" ::: "memory");
+    if (how == 4) asm volatile("fence.acq_rel.cta;" ::: "memory");
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+    out[blockIdx.x * blockDim.x + thread] = cluster.map_shared_rank(own, cluster.block_rank() ^ 1)[thread];
+    cluster.sync();
+}
+
 // One histogram over the shared memory of all blocks of the cluster: bin b is with block b % size.
 __global__ void __cluster_dims__(4, 1, 1) histogram(const int* in, int* bins, int count) {
     __shared__ int part[16];
@@ -192,6 +209,7 @@ void run_ring(const int* in, int* out, int blocks, int cluster, int fault) {
     if (cluster > 8) cudaFuncSetAttribute(ring, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
     launch(ring, dim3(blocks), dim3(64), dim3(cluster), 0, in, out, fault);
 }
+void run_pass_over_relaxed(const int* in, int* out, int how) { pass_over_relaxed<<<2, 32>>>(in, out, how); }
 void run_histogram(const int* in, int* bins, int count) { histogram<<<8, 64>>>(in, bins, count); }
 void run_registers(uint32_t* out, int x, int y) {
     if (x)

@@ -49,6 +49,15 @@ def test_atomics_on_distributed_shared_memory(kernels: Kernels, schedule: str) -
     assert reports == [] and np.array_equal(arrays[1], np.bincount(values, minlength=64))
 
 
+@pytest.mark.parametrize(("how", "is_ordered"), [(0, False), (1, True), (2, True), (3, False), (4, False)])
+def test_a_relaxed_arrival_orders_what_lies_before_a_fence(kernels: Kernels, how: int, is_ordered: bool) -> None:
+    values = np.arange(64, dtype=np.int32)
+    with kernels.options(checks="memcheck,racecheck,initcheck,synccheck"):
+        (_, out), reports = kernels.run("pass_over_relaxed", values, np.zeros_like(values), how)
+    assert np.array_equal(out, np.roll(values, 32))
+    assert kinds(reports) == (set() if is_ordered else {"shared_race"})
+
+
 def test_special_registers(kernels: Kernels) -> None:
     for x, y in ((0, 0), (2, 1), (2, 4), (4, 2)):
         arrays, reports = kernels.run("registers", np.zeros((4, 4, 11), np.uint32), x, y)

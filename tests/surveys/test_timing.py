@@ -20,9 +20,9 @@ from harness.discover import find_op
 from harness.surveys.drawing import draw_unmeasured
 from harness.surveys.page import describe_regret, make_page
 from harness.surveys.published_regret import ESTIMATED, HELD_OUT, judge_published, read_published_times
-from harness.surveys.records import find_folder, make_times_document
+from harness.surveys.records import find_folder, make_times_document, name_gpu
 from harness.surveys.regret import Summary, choose, find_regret
-from harness.surveys.timing import FrozenKernels, Launches, time_problems
+from harness.surveys.timing import FrozenKernels, Launches, RandomPool, time_problems
 
 
 @dataclass(frozen=True)
@@ -64,11 +64,12 @@ def test_problems_are_drawn_from_the_population_and_none_was_measured() -> None:
 
 
 def test_regret_is_of_the_chosen_kernel_against_all_that_serve(device: Device) -> None:
+    op = find_op("transpose").op
     kernels = FrozenKernels(device, read_op("transpose"))
     sizes = ((3, 40), (5, 300), (2, 9000))
     queries = [kernels.core.interface.make_query(Problem({"rows": r, "columns": c})) for r, c in sizes]
     timer: Any = MadeUpTimer(device)
-    rows = time_problems(kernels, timer, queries, 60.0)
+    rows = time_problems(op, kernels, timer, queries, 60.0)
     assert [row["sizes"]["rows"] for row in rows] == [3, 5, 2]
     for row, query in zip(rows, queries, strict=True):
         legal = kernels.core.ask(query).legal
@@ -79,7 +80,21 @@ def test_regret_is_of_the_chosen_kernel_against_all_that_serve(device: Device) -
     assert Summary.of([row["regret"] for row in rows]).max == max(row["regret"] for row in rows)
     document = make_times_document(device, "transpose", 1, 3, kernels.core.table.kernels, rows)
     assert "3 problems that nothing was measured on" in "\n".join(describe_regret([document]))
-    assert time_problems(kernels, timer, queries, -1.0) == []
+    assert time_problems(op, kernels, timer, queries, -1.0) == []
+
+
+def test_integers_are_what_the_op_declares(device: Device) -> None:
+    op = find_op("embedding").op
+    interface = open_core(read_op("embedding"), "sm_90a").interface
+    query = interface.make_query(Problem({"count": 200, "vocabulary": 3, "width": 8}, {"index_dtype": "int64"}))
+    indices = next(each for each in interface.find_layouts(query.values) if each.name == "indices")
+    buffer = device.allocate(200 * 8)
+    RandomPool(op).fill(buffer, indices, query)
+    assert set(buffer.read().view(np.int64)) == {0, 1, 2}
+
+
+def test_a_record_is_named_after_its_gpu() -> None:
+    assert [name_gpu(n) for n in ("NVIDIA H200", "NVIDIA H100 80GB HBM3", "Emulated sm_90a (CPU)")] == ["h200", "h100", "emulated"]
 
 
 def test_a_kernel_that_refuses_a_launch_is_named(device: Device) -> None:

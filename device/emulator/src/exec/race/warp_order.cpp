@@ -22,6 +22,21 @@ void Interpreter<M>::release_to(uint32_t lanes, uint64_t object) {
 }
 
 template <Mode M>
+void Interpreter<M>::release_fenced(uint32_t lanes, uint64_t object) {
+    if (!checking(kRacecheck)) return;
+    uint32_t fences[kWarpLanes];
+    uint32_t fenced = 0;
+    for_lanes(lanes, [&](uint32_t lane) {
+        fences[lane] = std::max(warp_.fence_device[lane], block_.fence_floor_device);
+        if (fences[lane] != 0) fenced |= 1u << lane;
+    });
+    if (fenced == 0) return;
+    Clocks handed;
+    order::publish(block_, warp_, fenced, 0, fences, handed);
+    block_.launch->order->release(object, handed);
+}
+
+template <Mode M>
 void Interpreter<M>::acquire_from(uint32_t lanes, uint64_t object) {
     if (!checking(kRacecheck) || lanes == 0) return;
     Clocks held;

@@ -121,7 +121,12 @@ void Interpreter<M>::cluster_barrier(const Inst& inst, uint32_t mask) {
         }
         const uint32_t arriving = mask & ~again;
         if constexpr (kCount) count().barriers++;
-        release_to(inst.mode2 ? arriving & warp_.init_fenced : arriving, object(cluster.phase));
+        if (inst.mode2) {
+            release_to(arriving & warp_.init_fenced, object(cluster.phase));
+            release_fenced(arriving, object(cluster.phase));
+        } else {
+            release_to(arriving, object(cluster.phase));
+        }
         warp_.init_fenced &= ~arriving;
         warp_.cluster_arrived |= arriving;
         cluster.arrived += static_cast<uint32_t>(std::popcount(arriving));

@@ -212,6 +212,7 @@ private:
     void memory_fence(const Inst& inst, uint32_t mask);
     uint64_t order_object(OrderKind kind, const Block& owner, uint64_t address) const;
     void release_to(uint32_t lanes, uint64_t object);    // what the lanes did, and know of, is handed to the object
+    void release_fenced(uint32_t lanes, uint64_t object);  // the same of what each lane did before its last fence of the device
     void acquire_from(uint32_t lanes, uint64_t object);  // what the object holds is ordered before what the lanes do next
     Agent agent_start(uint32_t lane, Proxy proxy);       // ordered after what the lane did; async proxy: as far as a proxy fence reaches
     void agent_access(Agent agent, MemSpace space, Block* owner, uint64_t address, uint32_t bytes, bool is_write);
