@@ -20,6 +20,18 @@ __device__ __forceinline__ void sync_cluster() {
     asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
+// Orders this thread's accesses of its block's shared memory, and what it has seen completed there, ahead of its next arrival at the
+// cluster's barrier: a fence of that memory alone (PTX ISA 9.0, "fence", .sync_restrict), where .release is one of the GPU's memory, which
+// waits until all writes have come there.
+__device__ __forceinline__ void release_shared_memory() { asm volatile("fence.release.sync_restrict::shared::cta.cluster;" ::: "memory"); }
+
+// The same barrier for blocks that pass on nothing but what they wrote to their shared memory.
+__device__ __forceinline__ void sync_cluster_shared() {
+    release_shared_memory();
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
 // The same barrier without its fences, for threads that share no ordinary writes, or none but those of publish_barriers().
 __device__ __forceinline__ void meet_cluster() {
     asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");

@@ -13,11 +13,6 @@ namespace aicf {
 __device__ __forceinline__ void announce_to_cluster() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
 __device__ __forceinline__ void await_cluster() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
 
-// Orders this thread's accesses of its block's shared memory, and what it has seen completed there, ahead of its next
-// announce_to_cluster(): a fence of shared memory alone, that does not wait for writes to global memory (PTX ISA 9.0, "fence",
-// .sync_restrict).
-__device__ __forceinline__ void release_shared_memory() { asm volatile("fence.release.sync_restrict::shared::cta.cluster;" ::: "memory"); }
-
 // Sends four floats to block `rank` of this cluster, to the place that `target` has in this block's shared memory, 16-byte aligned: 16
 // bytes of what its `barrier` expects.
 __device__ __forceinline__ void send_to_block(float* target, Barrier* barrier, std::uint32_t rank, float4 value) {

@@ -37,12 +37,12 @@ struct RowCluster {
         float4 part = {};
         std::memcpy(&part, &value, sizeof(T));
         if (threadIdx.x == 0) result = part;
-        sync_cluster();
+        sync_cluster_shared();
         part = load_from_block(&result.x, threadIdx.x % kRowCluster);
         std::memcpy(&value, &part, sizeof(T));
 #pragma unroll
         for (int offset = kRowCluster / 2; offset > 0; offset /= 2) value = combine(value, shuffle_xor(value, offset));
-        sync_cluster();  // the shared memory of a block is there, and its result as it was, until all have read it
+        sync_cluster_shared();  // the shared memory of a block is there, and its result as it was, until all have read it
         return value;
     }
 
