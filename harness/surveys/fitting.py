@@ -3,7 +3,8 @@
 A model is a sum of five terms with weights of at least 0 (``docs/frozen.md``), by least squares of the relative error. A kernel's times
 count by how near they are to the fastest on the problem: where a kernel is far behind, how far does not matter. What a model is off on the
 problems themselves is kept beside it, and on those of the index's medians, which it is not fitted to: so a call at the sizes of a benched
-problem, with another activation, is judged by what was measured there.
+problem, with another activation, is judged by what was measured there. Fallbacks have no model: they serve what nothing else does, and are
+slow by factors where they were never timed.
 """
 
 from __future__ import annotations
@@ -41,11 +42,12 @@ def fit_survey(frozen: FrozenOp, arch: str, rows: Sequence[TimesRow], facts: Map
     terms = np.array([[core.find_terms(each, kernel) for kernel in range(len(kernels))] for each in asked])
     times = np.array([[row["times_us"].get(name, np.nan) for name in kernels] for row in measured])
     drawn = np.arange(len(measured)) < len(rows)
+    rivals = {entry["kernel"] for entry in frozen.entries if entry["role"] != "fallback"}
     weights: dict[str, list[float]] = {}
     errors: dict[str, NDArray[np.float64]] = {}
     for i, name in enumerate(kernels):
         timed = drawn & ~np.isnan(times[:, i])
-        if timed.sum() < MIN_PROBLEMS:
+        if timed.sum() < MIN_PROBLEMS or name not in rivals:
             continue
         say = np.nanmin(times[timed], axis=1) / times[timed, i]
         found = solve_nonnegative(terms[timed, i] / times[timed, i, None] * say[:, None], say, int(timed.sum()) // 2)

@@ -214,3 +214,11 @@ def test_the_verb_fits_and_writes_nothing() -> None:
     done = CliRunner().invoke(build_app(["survey"]), ["survey", "fit", OP, *map(str, TIMES)])
     assert done.exit_code == 0 and "431 problems, 45 kernels; regret where a tenth is held out in turn: mean 5.78 %" in done.output
     assert (find_frozen_dir() / OP / "index.jsonl").read_bytes() == before
+
+
+def test_a_fallback_has_no_model(frozen: FrozenOp) -> None:
+    plain = replace(frozen, medians=())
+    rows = draw_times(open_surveyed(plain, make_survey(plain)), 60, noise=0.0)
+    fallbacks = {e["kernel"] for e in plain.entries} - {e["kernel"] for e in plain.entries if e["role"] != "fallback"}
+    timed = {name for row in rows for name in row["times_us"]}
+    assert fallbacks & timed and not fallbacks & fit_survey(plain, ARCH, rows, FACTS)["weights"].keys()
