@@ -88,14 +88,22 @@ class Adoption:
 def fit_times(frozen_dir: Path, times: Times, arch: str) -> Adoption:
     """Fit models to times and judge them on problems that were held out; nothing is written.
 
+    Of the models of all kernels, and of those that were timed where they are at home, those are kept that choose better there.
+
     A kernel without times has those of the one that it replaced, where they know exactly one of its variant that is frozen no more.
     """
     frozen = read_op(times.op, frozen_dir)
     times = _name_kernels(times, frozen)
     times = _pass_on(times, {entry["kernel"] for entry in frozen.entries})
-    regrets = cross_validate(frozen, arch, times.rows, times.device)
-    survey = fit_survey(frozen, arch, times.rows, {"device": times.device, "record": times.record})
-    return Adoption(survey, len(times.rows), Summary.of(regrets[~np.isnan(regrets)]))
+    held_out = {at_home: _summarise(frozen, arch, times, at_home=at_home) for at_home in (False, True)}
+    best = min(held_out, key=lambda at_home: held_out[at_home].mean)
+    survey = fit_survey(frozen, arch, times.rows, {"device": times.device, "record": times.record}, at_home=best)
+    return Adoption(survey, len(times.rows), held_out[best])
+
+
+def _summarise(frozen: FrozenOp, arch: str, times: Times, *, at_home: bool) -> Summary:
+    regrets = cross_validate(frozen, arch, times.rows, times.device, at_home=at_home)
+    return Summary.of(regrets[~np.isnan(regrets)])
 
 
 def _name_kernels(times: Times, frozen: FrozenOp) -> Times:

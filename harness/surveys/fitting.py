@@ -28,9 +28,11 @@ _NUM_WEIGHT_DIGITS, _NUM_ERROR_DECIMALS = 6, 4
 TimesRow = Mapping[str, Any]
 
 
-def fit_survey(frozen: FrozenOp, arch: str, rows: Sequence[TimesRow], facts: Mapping[str, str]) -> dict[str, Any]:
+def fit_survey(frozen: FrozenOp, arch: str, rows: Sequence[TimesRow], facts: Mapping[str, str], *, at_home: bool = False) -> dict[str, Any]:
     """Return the line of the index that holds the models fitted to rows of times, and what they are off on these and on the medians.
 
+    ``at_home``: the winner of a bucket in which nothing was timed has no model. Where few problems were timed, such a kernel looks slower
+    than it is where it is at home; calls there are then decided without the survey.
     ``facts`` are the line's ``device`` and ``record``. Raises :class:`FrozenUseError` for an op whose index says nothing about its cost.
     """
     if frozen.description["cost"] is None:
@@ -43,11 +45,14 @@ def fit_survey(frozen: FrozenOp, arch: str, rows: Sequence[TimesRow], facts: Map
     times = np.array([[row["times_us"].get(name, np.nan) for name in kernels] for row in measured])
     drawn = np.arange(len(measured)) < len(rows)
     rivals = {entry["kernel"] for entry in frozen.entries if entry["role"] != "fallback"}
+    winners = {winner.kernel for winner in core.table.lists["winners"]}
+    home = [core.find_bucket_winners(each) for each in asked]
     weights: dict[str, list[float]] = {}
     errors: dict[str, NDArray[np.float64]] = {}
     for i, name in enumerate(kernels):
         timed = drawn & ~np.isnan(times[:, i])
-        if timed.sum() < MIN_PROBLEMS or name not in rivals:
+        is_known = not at_home or i not in winners or any(home[row] >> i & 1 for row in np.flatnonzero(timed))
+        if timed.sum() < MIN_PROBLEMS or name not in rivals or not is_known:
             continue
         say = np.nanmin(times[timed], axis=1) / times[timed, i]
         found = solve_nonnegative(terms[timed, i] / times[timed, i, None] * say[:, None], say, int(timed.sum()) // 2)

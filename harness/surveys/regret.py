@@ -62,16 +62,16 @@ def judge(core: DecisionCore, rows: Sequence[TimesRow]) -> list[float]:
     return [regret for regret in regrets if regret is not None]
 
 
-def cross_validate(frozen: FrozenOp, arch: str, rows: Sequence[TimesRow], device: str) -> NDArray[np.float64]:
+def cross_validate(frozen: FrozenOp, arch: str, rows: Sequence[TimesRow], device: str, *, at_home: bool = False) -> NDArray[np.float64]:
     """Return by row the regret of the choice by a survey that was fitted without the row's tenth; NaN where the chosen was not timed.
 
-    ``device`` is the GPU that the rows' times are of.
+    ``device`` is the GPU that the rows' times are of; ``at_home`` is as for :func:`harness.surveys.fitting.fit_survey`.
     """
     fold = np.random.default_rng(0).permutation(len(rows)) % NUM_FOLDS
     regrets = np.full(len(rows), np.nan)
     for number in range(NUM_FOLDS):
         known = [row for row, f in zip(rows, fold, strict=True) if f != number]
-        survey = fit_survey(frozen, arch, known, {"device": device, "record": ""})
+        survey = fit_survey(frozen, arch, known, {"device": device, "record": ""}, at_home=at_home)
         core = open_core(replace(frozen, surveys={arch: survey}), arch)
         for i in np.flatnonzero(fold == number).tolist():
             regret = find_regret(rows[i]["times_us"], choose(core, rows[i])[0])

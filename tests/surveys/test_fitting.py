@@ -22,7 +22,7 @@ from harness.errors import FrozenError, FrozenUseError
 from harness.freezing.store.changes import demote
 from harness.freezing.store.index import read_frozen_op
 from harness.freezing.store.verify import check_op
-from harness.surveys.adoption import adopt_survey, fit_times, read_times
+from harness.surveys.adoption import _name_kernels, adopt_survey, fit_times, read_times
 from harness.surveys.fitting import ask, fit_survey, solve_nonnegative
 from harness.surveys.records import find_folder
 from harness.surveys.regret import Summary, cross_validate
@@ -222,3 +222,14 @@ def test_a_fallback_has_no_model(frozen: FrozenOp) -> None:
     fallbacks = {e["kernel"] for e in plain.entries} - {e["kernel"] for e in plain.entries if e["role"] != "fallback"}
     timed = {name for row in rows for name in row["times_us"]}
     assert fallbacks & timed and not fallbacks & fit_survey(plain, ARCH, rows, FACTS)["weights"].keys()
+
+
+def test_winners_that_were_not_timed_at_home_are_left_out_where_that_chooses_better() -> None:
+    frozen = read_op("rmsnorm_backward")
+    times = read_times(frozen.name, [find_folder() / f"h200-drawn-{frozen.name}.json"])
+    found = fit_times(find_frozen_dir(), times, ARCH)
+    named = _name_kernels(times, frozen)
+    regrets = [np.nanmean(cross_validate(frozen, ARCH, named.rows, times.device, at_home=h)) for h in (False, True)]
+    assert found.held_out.mean == min(regrets) < max(regrets)
+    kept = [fit_survey(frozen, ARCH, named.rows, FACTS, at_home=h)["weights"].keys() for h in (False, True)]
+    assert kept[1] < kept[0] and found.survey["weights"].keys() == kept[1]
