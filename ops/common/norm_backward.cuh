@@ -217,6 +217,13 @@ __global__ void __launch_bounds__(kThreads) norm_backward_columns(const NormGrad
 template <class Group>
 inline constexpr int kRowsAtOnce = Group::kBlockThreads * Group::kBlocks / Group::kTotalThreads;
 
+// Which of its block's rows a thread works on; 0 where there is one, but the compiler must not know: it would keep the mean of a row, which
+// all threads then share, in a uniform register, and wait for it where the row is asked for, a row ahead.
+template <class Group>
+__device__ __forceinline__ int find_lane() {
+    return static_cast<int>(threadIdx.x) / (Group::kBlockThreads / kRowsAtOnce<Group>);
+}
+
 // Writes the partial sums of each column of a group that has the only ones of its rows. Chunks of packs are turned in a warp's own shared
 // memory, so that its lanes write neighbours: alone, each writes in sectors of its own.
 template <int kNumSums, class Group, bool kIsPacked, class Span, int kElems>
@@ -307,9 +314,9 @@ __global__ void __launch_bounds__(Group::kBlockThreads) norm_backward_registers(
     int parity = 0;                // two reductions in a row use different memory
 
     // Whole blocks go round together; a group past the last row counts nothing.
-    const int lane = kRows == 1 ? 0 : static_cast<int>(threadIdx.x) / kThreads;
+    const int lane = find_lane<Group>();
     const std::int64_t step = std::int64_t{kRows} * (gridDim.x / Group::kBlocks);
-    for (std::int64_t first = group.row - lane; first < p.rows; first += step) {
+    for (std::int64_t first = std::int64_t{kRows} * (blockIdx.x / Group::kBlocks); first < p.rows; first += step) {
         const std::int64_t row = first + lane;
         const bool is_real = row < p.rows;
         const NormGradientRow<Element> at(p, is_real ? row : p.rows - 1);
@@ -396,8 +403,8 @@ __global__ void __launch_bounds__(Group::kBlockThreads, kResidentBlocks<Element,
     float totals[2][kElems] = {};  // of dweight and dbias
     int parity = 0;                // two reductions in a row use different memory
     const std::int64_t step = std::int64_t{kRows} * (gridDim.x / Group::kBlocks);
-    const int lane = kRows == 1 ? 0 : static_cast<int>(threadIdx.x) / Group::kTotalThreads;
-    std::int64_t first = group.row - lane;
+    const int lane = find_lane<Group>();
+    std::int64_t first = std::int64_t{kRows} * (blockIdx.x / Group::kBlocks);
     Loaded next;
     if constexpr (kIsAhead) load_row(next, first + lane);
 
