@@ -135,8 +135,7 @@ _SHARES = (
     {"threads": 512, "rows": 1, "elems": 8, "blocks": 264},
     {"threads": 1024, "rows": 1, "elems": 8, "blocks": 132},
 )
-# The same for rows_in_teams. More than two blocks meet too slowly: a row of 16384 columns takes a team of two 2.1 us, one of four 2.6, on an
-# H200.
+# The same for rows_in_teams. More than two blocks meet too slowly: a row of 16384 columns takes two 2.1 us, and four 2.6 (H200).
 _TEAM_SHARES = (
     {"threads": 512, "team": 2, "elems": 16, "blocks": 132},
     {"threads": 512, "team": 4, "elems": 16, "blocks": 128},
