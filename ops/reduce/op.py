@@ -174,6 +174,7 @@ KERNELS = (
             {"threads": 256, "width": 32, "blocks": 1056},
         ),
         domain=lambda t: _serve("rows", max_columns=2**31 - 1),
+        tile=lambda t: {"columns": 8 * t["width"]},  # packs of 16 bits
     ),
     Kernel(
         "whole",
