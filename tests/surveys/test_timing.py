@@ -13,7 +13,8 @@ import pytest
 
 from contract.calls import Problem
 from contract.decision import open_core
-from contract.frozen_set import read_op
+from contract.frozen_set import load_kernels, read_op
+from contract.index import read_index
 from contract.structs import make_params
 from device import Device, DeviceError
 from harness.discover import find_op
@@ -53,6 +54,11 @@ class MadeUpTimer:
         return SimpleNamespace(times_us=np.broadcast_to(times, (num_rounds, *times.shape)))
 
 
+def build_some(device: Device, op: str, *prefixes: str) -> FrozenKernels:
+    """Return the frozen kernels of an op whose names begin so: the others need not be compiled for what is asked here."""
+    return FrozenKernels(device, load_kernels(read_index(read_op(op).folder), lambda entry: entry["kernel"].startswith(prefixes)))
+
+
 def test_problems_are_drawn_from_the_population_and_none_was_measured() -> None:
     for op in ("gemm_bias_act", "softmax"):
         core = open_core(read_op(op), "sm_90a")
@@ -65,9 +71,10 @@ def test_problems_are_drawn_from_the_population_and_none_was_measured() -> None:
 
 def test_regret_is_of_the_chosen_kernel_against_all_that_serve(device: Device) -> None:
     op = find_op("transpose").op
-    kernels = FrozenKernels(device, read_op("transpose"))
+    kernels = build_some(device, "transpose", "elements__", "tall__")
     sizes = ((3, 40), (5, 300), (2, 9000))
     queries = [kernels.core.interface.make_query(Problem({"rows": r, "columns": c})) for r, c in sizes]
+    assert 1 < len(kernels.calls) < len(read_op("transpose").kernels)
     timer: Any = MadeUpTimer(device)
     rows = time_problems(op, kernels, timer, queries, 60.0)
     assert [row["sizes"]["rows"] for row in rows] == [3, 5, 2]
@@ -77,6 +84,7 @@ def test_regret_is_of_the_chosen_kernel_against_all_that_serve(device: Device) -
         assert row["best"] == min(row["times_us"], key=row["times_us"].get)
         assert row["regret"] == row["times_us"][row["chosen"]] / row["times_us"][row["best"]] - 1
         assert row["chosen"] == choose(kernels.core, row)[0] and len(row["times_us"]) > 1
+    assert {len(row["times_us"]) for row in rows} == {2, 3}, "one kernel serves the first alone"
     assert Summary.of([row["regret"] for row in rows]).max == max(row["regret"] for row in rows)
     document = make_times_document(device, "transpose", 1, 3, kernels.core.table.kernels, rows)
     assert "3 problems that nothing was measured on" in "\n".join(describe_regret([document]))
@@ -98,7 +106,7 @@ def test_a_record_is_named_after_its_gpu() -> None:
 
 
 def test_a_kernel_that_refuses_a_launch_is_named(device: Device) -> None:
-    kernels = FrozenKernels(device, read_op("softmax"))
+    kernels = build_some(device, "softmax", "row_in_registers__threads2_")
     query = kernels.core.interface.make_query(Problem({"rows": 2, "columns": 8}))
     params = make_params(kernels.core.interface.row, query.by_size, query.attributes, {}, query.strides)
     with pytest.raises(DeviceError, match=r"a_kernel: x: null pointer"):
