@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,8 @@ from device.programs.process import find_program
 from device.settings import read_settings
 from device.toolchain import find_toolchain
 
-Run = Callable[..., subprocess.CompletedProcess[str]]
+from .command_line import Run, call_device
+
 SOURCE = Path(__file__).with_name("run_program.cu")
 
 
@@ -40,15 +40,15 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return _compile(tmp_path_factory.mktemp("run_shared"), "program", "shared")
 
 
-@pytest.fixture(scope="session")
-def run(program: Path) -> Run:
-    library = find_emulator_library(read_settings())
-
+@pytest.fixture
+def run(program: Path, capfd: pytest.CaptureFixture[str]) -> Run:
     def call(*words: object, on: Path | str = program, stdin: str = "") -> subprocess.CompletedProcess[str]:
         options = [str(word) for word in words if str(word).startswith("-") or "=" in str(word)]
         rest = [str(word) for word in words if str(word) not in options]
+        if not stdin:
+            return call_device(capfd, "run", "--max-seconds", "60", *options, str(on), *rest)
         command = [sys.executable, "-m", "device", "run", *options, str(on), *rest]
-        environment = {**os.environ, "AICF_EMULATOR_LIBRARY": str(library)}
+        environment = {**os.environ, "AICF_EMULATOR_LIBRARY": str(find_emulator_library(read_settings()))}
         return subprocess.run(command, capture_output=True, text=True, input=stdin, timeout=60, env=environment, check=False)
 
     return call
