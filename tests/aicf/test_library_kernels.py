@@ -136,7 +136,8 @@ def test_why_a_library_is_not_taken(
     device: Device, hold: Callable[..., Registry], changes: dict[str, Any], problem: Problem, prefs: dict[str, Any], reason: str
 ) -> None:
     registry = hold(make_row(make_point(HERE, KIND, 0.3), make_point(HERE | {"K": 8}, KIND, 0.3), **changes))
-    if prefs.get("prefer") == "memory":  # which asks every kernel that is left what it wants: one is enough, and compiled
+    if prefs.get("prefer") == "memory" or "max_workspace_bytes" in prefs:
+        # Every kernel that is left is asked what it wants, and compiled for that: one is enough.
         own = Registry().select(OP, problem, HOPPER).kernel
         for kernel in registry.find_tables(OP, HOPPER).kernels:
             if kernel.name != own:

@@ -50,7 +50,7 @@ def test_the_ring_of_observers_is_brought_into_place_by_one_copy(device: Device)
     batch = Tensor(np.ones((16, 6), np.float32), backend="cuda"), Tensor(np.zeros(16, np.int64), backend="cuda")
     optimizer = optim.Adam(model.parameters(), 1e-2)
     step = aicf.compile_step(model, lambda m, x, y: F.cross_entropy(m(x), y), optimizer, batch, clip_norm=1.0, backend="cuda")
-    run = Run(step, every=5)
+    run = Run(step, every=2)
     copies = [i for i, each in enumerate(run.step.plan.steps) if each.op == "Copy"]
     assert len(copies) == 3 and find_joined(run.step.plan.steps) == [copies]
     assert len(run.fit([batch], 11)) == 11 and len({o.loss for o in run.log.losses}) == 11

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -14,7 +13,6 @@ from hypothesis import strategies as st
 import aicf
 from aicf import Tensor, nn, optim
 from aicf import functional as F
-from aicf.backends.frozen import FrozenCalls
 from aicf.errors import RewriteError
 from aicf.ir import check
 from aicf.ir.graph import OWN_ROLES
@@ -40,6 +38,7 @@ from aicf.rewrite import (
 from aicf.rewrite.observers import Watch
 from aicf.train.step_recipe import StepRecipe
 from device import Device
+from tests.aicf.planning import without_kernels
 
 RNG = np.random.default_rng(0)
 X, T = RNG.normal(size=(32, 6)).astype(np.float32), RNG.normal(size=(32, 3)).astype(np.float32)
@@ -97,7 +96,7 @@ def plan_for_device(run: Run) -> Plan:
     watch = Watch(2)
     options = replace(recipe.options, backend="cuda", amp=recipe.options.amp)
     made = StepRecipe(recipe.model, recipe.loss, recipe.optimizer, recipe.clip_norm, options, watch.look_closely)
-    with patch.object(FrozenCalls, "build", lambda self, calls: []):
+    with without_kernels():
         return made.make(recipe.record(run._structure.types)).plan
 
 
