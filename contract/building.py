@@ -18,7 +18,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from contract.errors import FrozenError
-from contract.kernels import FrozenKernel
+from contract.kernels import WITHOUT_LARGE_HEADERS, FrozenKernel
 from device.cubin import hash_machine_code
 from device.interface import UnavailableError
 from device.native import find_prebuilt_dir
@@ -28,11 +28,6 @@ from device.toolchain import BuildError, Toolchain, find_toolchain, make_environ
 # What ptxas said of a kernel, beside its library.
 PTXAS_LOG = "ptxas.txt"
 _LIBRARY, _DIGEST = "kernel.so", "kernel.so.sha256"
-# nvcc includes <cmath> in everything, and from C++17 on that holds libstdc++'s special functions (zeta, Bessel, ...), with half of all that
-# the compilers read: a third of their time. <algorithm> has held the algorithms on ranges since C++20, and those for execution policies:
-# another sixth. Their include guards leave them out; the code that comes out is the same. Sources that do want them, or what they include
-# in turn, are compiled with them. (std::min and std::max are in neither.)
-WITHOUT_LARGE_HEADERS = ("-D_GLIBCXX_BITS_SPECFUN_H=1", "-D_RANGES_ALGO_H=1", "-D_PSTL_GLUE_ALGORITHM_DEFS_H=1", "-D_STL_ALGO_H=1")
 
 
 class NotBuiltError(RuntimeError):

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from contract.errors import FrozenError
-from contract.kernels import FrozenKernel
+from contract.kernels import WITHOUT_LARGE_HEADERS, FrozenKernel
 from deploy.dispatch import make_dispatcher
 from deploy.header import make_header
 from deploy.networks import Network, make_network_header, make_network_source, read_network
@@ -19,6 +19,7 @@ def list_kernels(ops: Sequence[DeployedOp], networks: Sequence[Network] = ()) ->
     """Return the text of ``kernels.cmake``: for each kernel its source, flags, include folder, inputs and the symbols that stay visible."""
     kernels = {f"{kernel.op}-{kernel.name}": kernel for kernel in _list_all(ops, networks)}
     lines = [f"set(AICF_KERNEL_NAMES {' '.join(kernels)})", f"set(AICF_NETWORK_NAMES {' '.join(n.name for n in networks)})"]
+    lines.append(f'set(AICF_WITHOUT_LARGE_HEADERS "{" ".join(WITHOUT_LARGE_HEADERS)}")')
     for key, kernel in kernels.items():
         build, folder = kernel.manifest["build"], kernel.folder.resolve()
         inputs = ";".join(str(folder / name) for name in kernel.manifest["files"])

@@ -15,8 +15,8 @@ from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from contract.building import WITHOUT_LARGE_HEADERS
 from contract.files import write_atomically
+from contract.kernels import WITHOUT_LARGE_HEADERS
 from device.cubin import hash_host_code, hash_machine_code
 from device.settings import read_settings
 from device.toolchain import Toolchain
