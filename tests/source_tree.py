@@ -4,21 +4,34 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PARTS = ("aicf", "contract", "deploy", "device", "frozen", "harness", "notebooks", "ops", "profiles", "scripts", "tests")
 
 
+@cache
+def _list_nodes(source: str) -> tuple[ast.AST, ...]:
+    """Return the nodes of a source that an import may be or lie in; several laws are about each file."""
+    kinds = (ast.Import, ast.ImportFrom, ast.Call, ast.FunctionDef, ast.AsyncFunctionDef)
+    return tuple(node for node in ast.walk(ast.parse(source)) if isinstance(node, kinds))
+
+
+def _name_called(function: ast.expr) -> str:
+    """Return the last part of what is called, "" where that is no name."""
+    return function.attr if isinstance(function, ast.Attribute) else function.id if isinstance(function, ast.Name) else ""
+
+
 def imported_modules(source: str) -> list[tuple[int, str]]:
     """Return (line, dotted name) of every absolute import, also those inside functions and by import_module with a literal."""
     found: list[tuple[int, str]] = []
-    for node in ast.walk(ast.parse(source)):
+    for node in _list_nodes(source):
         if isinstance(node, ast.Import):
             found += [(node.lineno, alias.name) for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.level == 0:
             found += [(node.lineno, f"{node.module}.{alias.name}") for alias in node.names]
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] in ("import_module", "__import__", "find_spec"):
+        elif isinstance(node, ast.Call) and _name_called(node.func) in ("import_module", "__import__", "find_spec"):
             found += [(node.lineno, arg.value) for arg in node.args[:1] if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]
     return found
 
@@ -26,7 +39,7 @@ def imported_modules(source: str) -> list[tuple[int, str]]:
 def relative_modules(module: str, source: str) -> list[tuple[int, str]]:
     """Return (line, dotted name) of every relative import of a module that is no package."""
     found = []
-    for node in ast.walk(ast.parse(source)):
+    for node in _list_nodes(source):
         if isinstance(node, ast.ImportFrom) and node.level:
             base = ".".join([*module.split(".")[: -node.level], *([node.module] if node.module else [])])
             found += [(node.lineno, f"{base}.{alias.name}") for alias in node.names]
@@ -45,15 +58,16 @@ def name_module(path: Path) -> str:
 
 def list_hidden_imports(source: str) -> Iterator[tuple[str, str]]:
     """Yield (function, dotted name) of every import of the project inside a function, also by import_module with a literal."""
-    tree = ast.parse(source)
-    functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
+    functions = [n for n in _list_nodes(source) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
     # The innermost function of a line is the last one that begins before it and ends behind it.
-    for line, name in imported_modules(source) + _relative_imports(tree):
+    for line, name in imported_modules(source) + _relative_imports(source):
+        if name.split(".")[0] not in ("", *PARTS):
+            continue
         within = [f for f in functions if f.lineno <= line <= (f.end_lineno or f.lineno)]
-        if within and name.split(".")[0] in ("", *PARTS):
+        if within:
             yield max(within, key=lambda f: f.lineno).name, name
 
 
-def _relative_imports(tree: ast.Module) -> list[tuple[int, str]]:
-    nodes = [n for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and n.level]
+def _relative_imports(source: str) -> list[tuple[int, str]]:
+    nodes = [n for n in _list_nodes(source) if isinstance(n, ast.ImportFrom) and n.level]
     return [(n.lineno, "." * n.level + (n.module or "")) for n in nodes]
