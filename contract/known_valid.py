@@ -10,7 +10,7 @@ import contextlib
 from hashlib import sha256
 from pathlib import Path
 
-from contract import validator
+from contract import fitting, validator
 from contract.layout import name_schema
 
 _DOCUMENTS = ("event", "evidence", "index", "journal", "manifest", "tree")
@@ -21,7 +21,7 @@ class KnownValid:
 
     def __init__(self, cache: Path, schemas: Path) -> None:
         self.schemas = schemas
-        rules = sha256(Path(validator.__file__).read_bytes())
+        rules = sha256(Path(validator.__file__).read_bytes() + Path(fitting.__file__).read_bytes())
         for document in _DOCUMENTS:
             rules.update(sha256((schemas / name_schema(document)).read_bytes()).digest())
         self._path = cache / f"valid-{rules.hexdigest()[:16]}.txt"

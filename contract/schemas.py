@@ -104,7 +104,7 @@ def _find_row_fault(folder: Path, line: str) -> str:
     kind = row.get("kind")
     if kind not in LINES:
         return f"kind: must be one of {', '.join(LINES)}, is {kind!r}"
-    return find_fault(partial(load_schema, folder), "index", {"$ref": f"#/$defs/{kind}"}, row)
+    return find_fault(partial(load_schema, folder), "index", load_schema(folder, "index")["$defs"][kind], row)
 
 
 def load_document(path: Path, why: str = "") -> Any:
