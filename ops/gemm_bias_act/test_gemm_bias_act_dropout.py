@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from contract.expressions.philox import draw_words, find_kept
 from device import Device
-from harness.spec import Launchable, Problem
+from harness.spec import Launchable, Problem, Variant
 from harness.spec.dtypes import find_dtype
 from harness.testing import OpUnderTest
 from harness.verify.inputs import make_inputs
@@ -22,8 +22,22 @@ from harness.verify.plan import Effort
 
 UNDER_TEST = OpUnderTest(Path(__file__).parent)
 OP = UNDER_TEST.op
-DROPPING = {"naive": "float32", "pipelined": "float32", "mma": "bfloat16"}
-VARIANTS = {name: OP.find_kernel(name).bind(OP.find_kernel(name).variants[-1]) for name in DROPPING}
+
+
+def find_pipelined(splits: int) -> Variant:
+    """Return the first listed variant of kernel pipelined that has so many splits."""
+    kernel = OP.find_kernel("pipelined")
+    return next(v for v in map(kernel.bind, kernel.variants) if v.tunables["splits"] == splits)
+
+
+DROPPING = {"naive": "float32", "pipelined": "float32", "split": "float32", "mma": "bfloat16"}
+VARIANTS = {
+    **{name: OP.find_kernel(name).bind(OP.find_kernel(name).variants[-1]) for name in ("naive", "mma")},
+    # Whole sums, and sums of four blocks that one of them stores: the second takes three times as long to compile.
+    **{name: find_pipelined(splits) for name, splits in (("pipelined", 1), ("split", 4))},
+}
+# One element at a time, and four, which may begin anywhere in a block of random numbers. Pairs of 16 bits and split sums are slow.
+FAST_KERNELS = ("naive", "pipelined")
 
 Array = NDArray[np.float64]
 Open = Callable[[str], Launchable]
