@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from contract.kernels import WITHOUT_LARGE_HEADERS
 from device.loader import find_cuda_library
 
 from .cuda_runtime import Runtime
@@ -40,6 +41,7 @@ def build(source: Path, folder: Path, options: Sequence[str] = ("-O3", "-lineinf
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{source.stem}.so"
     command = [find_nvcc(), "-shared", "-Xcompiler", "-fPIC", "-std=c++20", *options, "-cudart", "none", "-cudadevrt", "none"]
+    command += WITHOUT_LARGE_HEADERS
     command += ["--compress-mode=none", "-gencode", "arch=compute_90a,code=compute_90a", "-Xlinker", str(runtime), str(source)]
     command += ["-o", str(path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tests.sharing import make_once
+
 from .cuda_runtime import Runtime
 from .kernels import build
 from .ptx_kernels import refusal, text_of
@@ -26,7 +28,7 @@ WIDTH, HEIGHT = corpus.SURFACE_WIDTH, corpus.SURFACE_HEIGHT
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(FOLDER / "cases.cu", tmp_path_factory.mktemp("surfaces"))
+    return make_once(tmp_path_factory, "texture_cases", lambda folder: build(FOLDER / "cases.cu", folder)) / "cases.so"
 
 
 def _place(x: int, y: int, mode: str) -> tuple[int, int] | None:

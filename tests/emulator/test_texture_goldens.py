@@ -15,6 +15,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tests.sharing import make_once
+
 from .cuda_runtime import Runtime
 from .kernels import build
 
@@ -41,7 +43,7 @@ def goldens() -> dict[str, NDArray[np.uint32]]:
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(FOLDER / "cases.cu", tmp_path_factory.mktemp("textures"))
+    return make_once(tmp_path_factory, "texture_cases", lambda folder: build(FOLDER / "cases.cu", folder)) / "cases.so"
 
 
 def find_tolerance(case: Any) -> float:
