@@ -105,9 +105,9 @@ notebook: $(ENV) $(if $(python),,$(STAMPS)/notebook) ## open the notebooks in Ju
 .PHONY: clean distclean docs env format fuzz help lint sanitize stress test wheel
 env: $(ENV) ## make the environment and build the emulator
 
-# In workers: one that dies is named with its test, and the others go on. A GPU is for one process at a time. Dask leaves threads behind,
-# so that its tests are apart. All run, also after a failure.
-WORKERS := $(if $(filter cuda,$(AICF_DEVICE)),,-n auto --maxprocesses 4 --dist loadfile)
+# In workers: one that dies is named with its test, and the others go on; files in the order that conftest.py gives. A GPU is for one
+# process at a time. Dask leaves threads behind, so that its tests are apart. All run, also after a failure.
+WORKERS := $(if $(filter cuda,$(AICF_DEVICE)),,-n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder)
 # Threads of BLAS that wait for work keep the cores from the workers.
 ONE_THREAD := $(if $(WORKERS),OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1)
 CLUSTER_TESTS := tests/harness/test_cluster.py

@@ -7,8 +7,10 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -22,6 +24,8 @@ FAST_LISTED_FLOPS = 1e6
 FAST_EXTRA_FLOPS = 2e4
 FAST_HIDDEN_FLOPS = 2e5
 FAST_EXAMPLES = 25
+# A slow test takes about as long as so many others.
+SLOW_AS_MANY = 200
 
 pytest_plugins = ["harness.pytest_plugin"]
 
@@ -75,9 +79,16 @@ def pytest_configure(config: pytest.Config) -> None:
         settings.load_profile("fast")
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skip the slow tests, unless asked for."""
-    if not config.getoption("--slow"):
-        for item in items:
-            if _is_slow(item):
-                item.add_marker(pytest.mark.skip(reason="slow: run with --slow"))
+    """Skip the slow tests, unless asked for, and begin with the files that have most to do.
+
+    Workers take file by file (`make test` keeps this order): one that had several slow tests left would be alone with them at the end.
+    """
+    is_slow_run, work = config.getoption("--slow"), Counter[Path]()
+    for item in items:
+        is_slow = _is_slow(item)
+        if is_slow and not is_slow_run:
+            item.add_marker(pytest.mark.skip(reason="slow: run with --slow"))
+        work[item.path] += SLOW_AS_MANY if is_slow and is_slow_run else 1
+    items.sort(key=lambda item: (-work[item.path], item.path))
