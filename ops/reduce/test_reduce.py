@@ -149,7 +149,9 @@ def test_contradictory_calls_are_refused(device: Device, open_kernel: Callable[[
         naive.supports(x=x, y=y, reduction="sum", over="rows")
     with pytest.raises(ValueError, match=r"result_dtype = 0: the other arguments ask for 8"):
         naive.supports(x=x, y=y, reduction="argmax", over="columns")
-    assert "over" in open_kernel("whole").supports(x=x, y=y, reduction="sum", over="columns")
+    other = device.allocate(4096).view((8,), np.float32)
+    assert naive.supports(x=x, y=other, reduction="sum", over="rows") == ""
+    assert "over" in open_kernel("row_groups").supports(x=x, y=other, reduction="sum", over="rows")
 
 
 def _select(reduction: str) -> set[str]:

@@ -32,7 +32,7 @@ from tests.aicf.framework.test_passes import interpret
 def test_plans_of_random_graphs_are_right(num_streams: int, by_tier: Callable[[int, int], int]) -> None:
     """10,000 random graphs over the three cases with the slow tests; one in 25 is run, in a random order that streams allow."""
     rng = random.Random(num_streams)
-    for i in range(by_tier(400, 3334)):
+    for i in range(by_tier(200, 3334)):
         graph, streams = make_dag(rng, num_streams)
         plan = make_plan(graph, "numpy", streams=streams)
         verify(plan)
