@@ -6,9 +6,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -63,6 +64,15 @@ def by_tier(pytestconfig: pytest.Config) -> Callable[[int, int], int]:
     """Choose how much of something a test does: the first number in the fast tests, the second with ``--slow``."""
     is_slow = pytestconfig.getoption("--slow")
     return lambda fast, slow: slow if is_slow else fast
+
+
+@pytest.fixture(scope="module")
+def little_garbage() -> Iterator[None]:
+    """Have collections of garbage look only at what this file's tests make: all that a run holds by then takes them a second each."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 def _is_slow(item: pytest.Item) -> bool:

@@ -26,7 +26,7 @@ def fake_space(fake_library: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.fixture
-def fakes(fake_space: FakeSpace, stub: Stub) -> Iterator[FakeSpace]:
+def fakes(fake_space: FakeSpace, stub: Stub, little_garbage: None) -> Iterator[FakeSpace]:
     """Fake tensors, honest and on the default stream at first; none is left when the test is over."""
     module: Any = fake_space.fakes
     before = module.count_alive()

@@ -21,7 +21,7 @@ LAYOUT = find_row_major((100,), np.dtype(np.float32))
 
 
 @pytest.fixture
-def runtime(device: Device) -> Iterator[RuntimeDevice]:
+def runtime(device: Device, little_garbage: None) -> Iterator[RuntimeDevice]:
     """The device, with an empty pool that keeps memory."""
     assert isinstance(device, RuntimeDevice)
     gc.collect()
