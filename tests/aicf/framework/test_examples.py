@@ -13,7 +13,10 @@ import pytest
 from aicf.data import DataLoader
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
-pytest.importorskip("sklearn", reason="scikit-learn is not installed here: pip install scikit-learn")
+# Looked for and not imported: that takes seconds, in each worker.
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("sklearn") is None, reason="scikit-learn is not installed here: pip install scikit-learn"
+)
 
 
 def load(name: str) -> ModuleType:
