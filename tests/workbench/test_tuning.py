@@ -76,12 +76,24 @@ def test_a_loose_kernel_is_tuned_in_its_file_and_nothing_is_lost_on_an_interrupt
     }
 
 
+def restrict(described: dict[str, Any], more: str) -> dict[str, Any]:
+    """Return a kernel with one more restriction: each value of each tunable stays, in fewer combinations, which are compiled and proved."""
+    found = described["restrictions"]
+    return described | {"restrictions": [*([found] if isinstance(found, str) else found), more]}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("described", [VECTOR_ADD, CONVOLUTION, MATMUL], ids=lambda d: d["name"])
+@pytest.mark.parametrize(
+    "described",
+    [VECTOR_ADD, restrict(CONVOLUTION, "block_size_x * tile_size_x == 32"), restrict(MATMUL, "tile_size_x == tile_size_y")],
+    ids=lambda d: d["name"],
+)
 def test_an_example_is_tuned_and_its_op_verifies(described: dict[str, Any], records_url: str, tmp_path: Path) -> None:
     tuned = tune_quietly(described)
     allowed = tuned.frame[tuned.frame["status"] == "passed"]
     assert len(allowed) >= 2 and allowed["proved"].all()
+    for name, values in described["tunables"].items():
+        assert set(tuned.frame[name]) == set(values)
     assert list(tuned.frame["status"] == "failed") == [row.get("is_guarded", 1) == 0 for _, row in tuned.frame.iterrows()]
     saved = tuned.to_op("my_op", 2, ops_dir=tmp_path / "ops")
     verified = Op(saved.folder).verify(device="emulated", quiet=True)

@@ -14,7 +14,7 @@ import pytest
 import aicf
 from aicf import Tensor, nn
 from aicf.backends.calls import FrozenCall
-from aicf.backends.frozen import open_calls
+from aicf.backends.frozen import FrozenCalls, open_calls
 from aicf.errors import UnsupportedError
 from aicf.opset import Attrs, Type, find_op
 from aicf.plan import Plan, Slot, Step
@@ -24,6 +24,7 @@ from aicf.runtime.device import DeviceExecutor
 from aicf.runtime.host import HostExecutor
 from aicf.runtime.tuning import Medians, tune
 from contract.errors import FrozenError
+from contract.frozen_set import read_op
 from device import Device, UnavailableError
 
 # What each kernel takes on a call with that many columns: of these the medians count, an outlier does not.
@@ -151,7 +152,7 @@ def test_without_a_gpu_tuning_is_refused(device: Device) -> None:
         np.testing.assert_allclose(program(x).numpy(), nn.Softmax()(x).numpy(), rtol=1e-5)
 
 
-@pytest.mark.slow  # all kernels that serve a softmax are compiled
+@pytest.mark.slow  # several kernels that serve a softmax are compiled
 def test_a_program_is_planned_again_with_what_is_fastest(device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The way from times to a plan, where times are made up."""
     x = Tensor(np.random.default_rng(0).normal(size=(8, 96)).astype(np.float32), backend="cuda")
@@ -163,8 +164,16 @@ def test_a_program_is_planned_again_with_what_is_fastest(device: Device, tmp_pat
         seen[call.handle.kernel] = 1.0 if call.handle.kernel.startswith("naive") else 2.0
         return [seen[call.handle.kernel]] * 3
 
+    def list_some(calls: FrozenCalls, *asked: Any) -> list[str]:
+        return [seal for seal in list_seals(calls, *asked) if seal in some]
+
+    # Of sixteen that serve it, which would all be compiled.
+    names = ("naive__", "block_online__", before.plan.steps[0].kernel)
+    some = {str(k.manifest["seal"]) for k in read_op("softmax").kernels.values() if k.name.startswith(names)}
+    list_seals = FrozenCalls.list_seals
     facts = SimpleNamespace(name="a GPU", driver_version=1, runtime_version=2)
     with monkeypatch.context() as patched:
+        patched.setattr(FrozenCalls, "list_seals", list_some)
         patched.setattr("aicf.runtime.tuning.read_settings", lambda: SimpleNamespace(cache_dir=tmp_path))
         patched.setattr("aicf.runtime.tuning.open_device", lambda: SimpleNamespace(is_emulated=False, properties=facts))
         patched.setattr(DeviceExecutor, "time_call", time_call)
@@ -175,7 +184,7 @@ def test_a_program_is_planned_again_with_what_is_fastest(device: Device, tmp_pat
     assert program.plan.steps[0].kernel.startswith("naive")
     assert program.plan.steps[0].predicted_us == 1.0
     softmax = find_op("softmax")
-    assert len(seen) == len(open_calls(deterministic=True).list_seals("softmax", [x.type, None, None, None], softmax.fill({})))
+    assert len(seen) == len(list_some(open_calls(deterministic=True), "softmax", [x.type, None, None, None], softmax.fill({}))) >= 3
     (entry,) = [e for e in program.log if e.rule == "tune"]
     assert entry.notes[-1] == "one stream: 1.0 us; side by side 1.0 us are expected at best"
     (path,) = (tmp_path / "tuned").iterdir()
