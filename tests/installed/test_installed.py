@@ -19,9 +19,10 @@ import numpy as np
 import aicf.ops
 from aicf import Tensor, functional as F
 from aicf.device.toolchain import find_toolchain
-x = np.ones((2, 4), np.float32)
-np.testing.assert_allclose(F.softmax(Tensor(x, backend="cuda")).numpy(), 0.25)
-np.testing.assert_allclose(aicf.ops.softmax(x), 0.25)
+table, indices = np.arange(8, dtype=np.float32).reshape(4, 2), np.array([3, 0], np.int64)
+rows = F.embedding(Tensor(table, backend="cuda"), Tensor(indices, backend="cuda"))
+np.testing.assert_array_equal(rows.numpy(), table[indices])
+np.testing.assert_array_equal(aicf.ops.embedding(table, indices), table[indices])
 try:
     find_toolchain()
 except Exception as error:
@@ -36,7 +37,7 @@ def test_the_pages_from_the_wheel_to_a_library_and_a_trained_plan(tmp_path: Path
     (wheel,) = tmp_path.glob("aicf-*.whl")
     tops = {name.split("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
     assert {t for t in tops if not t.endswith(".dist-info")} == {"aicf", "aicf_emulator"}
-    fresh.run(sys.executable, ROOT / "scripts" / "pack_kernels.py", "--out", tmp_path, "softmax", cwd=tmp_path)
+    fresh.run(sys.executable, ROOT / "scripts" / "pack_kernels.py", "--out", tmp_path, "embedding", cwd=tmp_path)
     (kernels,) = tmp_path.glob("aicf_kernels-*.whl")
     fresh.install(wheel, kernels, cwd=tmp_path)
     assert "no compiler: " in fresh.run("python", "-c", CALL, cwd=tmp_path, path="/nowhere")
