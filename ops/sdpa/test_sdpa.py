@@ -11,7 +11,7 @@ import pytest
 
 from device import Device
 from harness.pytest_plugin import GpuBenchmark
-from harness.spec import Launchable, Problem
+from harness.spec import Launchable, Problem, Variant
 from harness.testing import OpUnderTest
 from harness.timing.batches import Mode
 from harness.verify.case import Case, plan_arguments
@@ -22,6 +22,7 @@ from harness.verify.plan import Effort
 UNDER_TEST = OpUnderTest(Path(__file__).parent)
 OP = UNDER_TEST.op
 VARIANTS = {k.name: k.bind(k.variants[0]) for k in OP.kernels}
+OTHERS = [k.bind(bound) for k in OP.kernels for bound in k.variants[1:]]
 BENCH = OP.select_problems("bench")
 SIZES = {"B": 2, "H": 2, "S": 21, "T": 45, "D": 24}
 
@@ -42,6 +43,14 @@ def test_the_bound_is_none_that_zeros_pass(device: Device) -> None:
 @pytest.mark.parametrize("kernel", VARIANTS)
 def test_kernel_verifies_on_every_problem(device: Device, open_kernel: Open, kernel: str, thin: Thin) -> None:
     problems = UNDER_TEST.verify(device, VARIANTS[kernel], open_kernel(kernel), thin(Effort(num_hidden=2, num_drawn=4, num_large=4)))
+    assert all(p.status == "passed" for p in problems if not p.large)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("variant", OTHERS, ids=str)
+def test_other_variants_verify_on_every_problem(device: Device, variant: Variant) -> None:
+    launchable = UNDER_TEST.open([variant])(variant)
+    problems = UNDER_TEST.verify(device, variant, launchable, Effort(num_hidden=2, num_drawn=4, num_large=4))
     assert all(p.status == "passed" for p in problems if not p.large)
 
 
