@@ -141,6 +141,8 @@ class CudaBackend(Backend):
     def _launch_call(
         self, call: FrozenCall, op: OpDef, inputs: Sequence[Any | None], attrs: Attrs, results: Sequence[Type], trace: Trace
     ) -> tuple[Any, ...]:
+        misplaced = call.find_misplaced([None if x is None else x.queued_address for x in inputs])
+        inputs = [self._clone_once(x, trace) if i in misplaced else x for i, x in enumerate(inputs)]
         places = [op.find_taken(i, len(inputs), attrs) for i in range(len(results))]
         sources = [None if i is None else inputs[i] for i in places]
         outputs = tuple(self._device.empty_queued(find_row_major(t.shape, find_dtype(t.dtype))) for t in results)
@@ -153,6 +155,13 @@ class CudaBackend(Backend):
         call.launch(params, 0 if workspace is None else workspace.queued_address, 0)
         trace.launch(call, inputs, outputs, sources)
         return outputs
+
+    def _clone_once(self, array: Any, trace: Trace) -> RuntimeArray:
+        """Return a copy that lies where any kernel takes it."""
+        made = self._device.empty_queued(array.layout)
+        self.copy_into(made, array)
+        trace.make_once(made, array)
+        return made
 
     def _clone(self, array: Any, trace: Trace) -> RuntimeArray:
         made = self._device.empty_queued(array.layout)

@@ -37,6 +37,7 @@ class Trace:
         self._steps: list[_Step] = []
         self._held: list[Any] = list(inputs)  # their ids are theirs alone
         self._places = {id(x): i for i, x in enumerate(inputs) if x is not None}
+        self._is_kept = True
 
     def keep(self, constant: Array) -> None:
         """Note an array that is the same every time."""
@@ -47,6 +48,11 @@ class Trace:
         self._count += len(made)
         self._held.extend(made)
         self._steps.append(step)
+
+    def make_once(self, made: Array, source: Array) -> None:
+        """Note a copy that other arrays of the same layouts do not need: the call is not kept."""
+        self.make([made], [source])
+        self._is_kept = False
 
     def view(self, source: Array, made: Array) -> None:
         """Note another shape of the same memory."""
@@ -72,7 +78,12 @@ class Trace:
         step.workspace_bytes, step.name = call.handle.workspace_bytes, library.name
 
     def finish(self, outputs: Sequence[Array]) -> Prepared | None:
-        """Return the call, to be made again; None where a constant goes out, which would have to be an array of its own each time."""
+        """Return the call, to be made again; None where a constant goes out, which would have to be an array of its own each time.
+
+        None, too, where a copy was made once.
+        """
+        if not self._is_kept:
+            return None
         found = [(self._find(x), x.layout) for x in outputs]
         wanted, at = dict(reversed(found)), self._num_inputs
         for step in self._steps:

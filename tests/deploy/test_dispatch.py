@@ -168,8 +168,10 @@ def test_dispatcher_and_registry_agree_with_the_description_on_random_calls(
     # A survey that knows all winners leaves nothing to near problems and the prior.
     winners = {e["kernel"] for e in op.entries if e["role"] == "winner"}
     unknown = winners - {k for s in op.surveys for k in s["weights"]}
-    assert unknown or len(winners) < 8
-    assert seen[1] > num_calls // 100 and seen[2] > num_calls // 20 and (seen[3] + seen[4] > num_calls // 500 or not unknown), seen
+    is_large = len(winners) >= 8
+    assert unknown or not is_large
+    # Of few winners, those that it does not know may be of buckets that no call comes to.
+    assert seen[1] > num_calls // 100 and seen[2] > num_calls // 20 and (seen[3] + seen[4] > num_calls // 500 or not is_large), seen
 
 
 def test_bad_calls_and_unmet_wishes_are_refused_with_the_reason(frozen_dir: Path, library: ctypes.CDLL) -> None:

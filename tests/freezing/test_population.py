@@ -190,7 +190,7 @@ def test_records_that_say_nothing_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("device")
 def test_the_verb_proves_what_is_needed_and_nothing_else(tmp_path: Path) -> None:
-    held = min(read_op("transpose").kernels)
+    held = min(e["kernel"] for e in read_op("transpose").entries if e["role"] == "winner")
     nothing = make_record(tmp_path / "nothing.json", {100: {held: 1.0, "naive/bm8_bn32": 2.0}}, "transpose")
     done = promote_op("transpose", population=nothing, dry_run=True, quiet=True)
     assert done.candidates == [] and done.decisions == []
@@ -199,7 +199,7 @@ def test_the_verb_proves_what_is_needed_and_nothing_else(tmp_path: Path) -> None
 @pytest.mark.slow  # a variant is proved, and built as it was at the commit
 @pytest.mark.usefixtures("device")
 def test_what_drawn_problems_need_passes_all_gates(tmp_path: Path) -> None:
-    held = min(read_op("transpose").kernels)
+    held = min(e["kernel"] for e in read_op("transpose").entries if e["role"] == "winner")
     record = make_record(tmp_path / "drawn.json", {100: {held: 2.0, "naive/bm8_bn32": 1.0}}, "transpose")
     commit = find_commit(find_project_root())
     record.write_text(record.read_text().replace("commit abc", f"commit {commit.sha}"))
