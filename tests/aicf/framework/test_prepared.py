@@ -124,16 +124,18 @@ def test_attributes_are_told_apart() -> None:
         fill(full, {"wrong": 1})
 
 
-def test_addresses_that_a_kernel_cannot_take_are_decided_anew(cuda: CudaBackend) -> None:
+def test_what_lies_where_a_kernel_cannot_take_it_is_copied_and_the_call_is_kept(cuda: CudaBackend) -> None:
     w, bias = draw(cuda, 16, 16), draw(cuda, 16)
     x = draw(cuda, 16, 16)
     expected = F.linear(x, w, bias).numpy()
     wide = cuda._device.allocate(16 * 16 * 4 + 4)
     odd = wide.view((16, 16), np.float32, offset_bytes=4)
     odd.copy_from_host(x.numpy())
-    with pytest.raises(ValueError, match="aligned to"):
-        F.linear(Tensor.wrap(odd, cuda), w, bias)
-    np.testing.assert_array_equal(F.linear(x, w, bias).numpy(), expected)
+    (kept,) = cuda._prepared.values()
+    for each in (Tensor.wrap(odd, cuda), x, Tensor.wrap(odd, cuda)):
+        np.testing.assert_array_equal(F.linear(each, w, bias).numpy(), expected)
+    assert list(cuda._prepared.values()) == [kept]
+    np.testing.assert_array_equal(odd.copy_to_host(), x.numpy())
 
 
 def test_a_refused_kernel_is_forgotten(cuda: CudaBackend, monkeypatch: pytest.MonkeyPatch) -> None:
