@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from aicf.registry import How, KernelHandle
@@ -45,23 +45,19 @@ class FrozenCall:
         A tensor that the kernel changes in place is where the output is: whoever calls has copied the input there.
         """
         addresses = _spread(self.inputs, inputs, self.places) | _spread(self.outputs, outputs, self.places)
-        for name, at in addresses.items():
-            step = self.handle.alignment_bytes.get(name, 1)
-            if at % step:
-                raise ValueError(f"{self.handle.op}: {self.handle.kernel} needs {name} aligned to {step} bytes, got {at:#x}")
+        for name in self._list_misplaced(addresses):
+            step = self.handle.alignment_bytes[name]
+            raise ValueError(f"{self.handle.op}: {self.handle.kernel} needs {name} aligned to {step} bytes, got {addresses[name]:#x}")
         query = self.handle.query
         return make_params(self.handle.interface.row, query.by_size, query.attributes, addresses, query.strides, self.scalars)
 
     def find_misplaced(self, inputs: Sequence[int | None]) -> frozenset[int]:
         """Return which inputs lie at addresses that the kernel cannot take: the choice of it took them as aligned."""
-        steps = self.handle.alignment_bytes
-        tensors = ((i, at + self.places.get(name, WORD_BYTES * part), steps.get(name, 1)) for i, name, part, at in self._list_parts(inputs))
-        return frozenset(i for i, at, step in tensors if at % step)
+        misplaced = self._list_misplaced(_spread(self.inputs, inputs, self.places))
+        return frozenset(i for i, names in enumerate(self.inputs) if any(name in misplaced for name in names))
 
-    def _list_parts(self, inputs: Sequence[int | None]) -> Iterator[tuple[int, str, int, int]]:
-        for i, (names, at) in enumerate(zip(self.inputs, inputs, strict=True)):
-            if at is not None:
-                yield from ((i, name, part, at) for part, name in enumerate(names))
+    def _list_misplaced(self, addresses: Mapping[str, int]) -> list[str]:
+        return [name for name, at in addresses.items() if at % self.handle.alignment_bytes.get(name, 1)]
 
     def launch(self, params: ctypes.Structure, workspace: int, stream: int) -> None:
         """Queue the kernel; raises :class:`~aicf.errors.LaunchError` with the reason where it refuses."""

@@ -157,11 +157,9 @@ class CudaBackend(Backend):
         return outputs
 
     def _clone_once(self, array: Any, trace: Trace) -> RuntimeArray:
-        """Return a copy that lies where any kernel takes it."""
-        made = self._device.empty_queued(array.layout)
-        self.copy_into(made, array)
-        trace.make_once(made, array)
-        return made
+        """Return a copy that lies where any kernel takes it; other arrays of the same layouts do not need it."""
+        trace.drop()
+        return self._clone(array, trace)
 
     def _clone(self, array: Any, trace: Trace) -> RuntimeArray:
         made = self._device.empty_queued(array.layout)

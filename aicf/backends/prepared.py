@@ -49,9 +49,8 @@ class Trace:
         self._held.extend(made)
         self._steps.append(step)
 
-    def make_once(self, made: Array, source: Array) -> None:
-        """Note a copy that other arrays of the same layouts do not need: the call is not kept."""
-        self.make([made], [source])
+    def drop(self) -> None:
+        """Let the call not be kept: of other arrays it does something else."""
         self._is_kept = False
 
     def view(self, source: Array, made: Array) -> None:
@@ -80,7 +79,7 @@ class Trace:
     def finish(self, outputs: Sequence[Array]) -> Prepared | None:
         """Return the call, to be made again; None where a constant goes out, which would have to be an array of its own each time.
 
-        None, too, where a copy was made once.
+        None, too, where it was dropped.
         """
         if not self._is_kept:
             return None

@@ -45,13 +45,13 @@ def fit_survey(frozen: FrozenOp, arch: str, rows: Sequence[TimesRow], facts: Map
     times = np.array([[row["times_us"].get(name, np.nan) for name in kernels] for row in measured])
     drawn = np.arange(len(measured)) < len(rows)
     rivals = {entry["kernel"] for entry in frozen.entries if entry["role"] != "fallback"}
-    winners = {winner.kernel for winner in core.table.lists["winners"]}
-    home = [core.find_bucket_winners(each) for each in asked]
+    winners = {winner.kernel for winner in core.table.lists["winners"]} if at_home else set()
+    home = [core.find_bucket_winners(each) for each in asked] if at_home else []
     weights: dict[str, list[float]] = {}
     errors: dict[str, NDArray[np.float64]] = {}
     for i, name in enumerate(kernels):
         timed = drawn & ~np.isnan(times[:, i])
-        is_known = not at_home or i not in winners or any(home[row] >> i & 1 for row in np.flatnonzero(timed))
+        is_known = i not in winners or any(home[row] >> i & 1 for row in np.flatnonzero(timed))
         if timed.sum() < MIN_PROBLEMS or name not in rivals or not is_known:
             continue
         say = np.nanmin(times[timed], axis=1) / times[timed, i]
