@@ -25,17 +25,16 @@ __device__ __forceinline__ void sync_cluster() {
 // waits until all writes have come there.
 __device__ __forceinline__ void release_shared_memory() { asm volatile("fence.release.sync_restrict::shared::cta.cluster;" ::: "memory"); }
 
-// The same barrier for blocks that pass on nothing but what they wrote to their shared memory.
-__device__ __forceinline__ void sync_cluster_shared() {
-    release_shared_memory();
-    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
-    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
-}
-
 // The same barrier without its fences, for threads that share no ordinary writes, or none but those of publish_barriers().
 __device__ __forceinline__ void meet_cluster() {
     asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
     asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
+// The same barrier for blocks that pass on nothing but what they wrote to their shared memory.
+__device__ __forceinline__ void sync_cluster_shared() {
+    release_shared_memory();
+    meet_cluster();
 }
 
 // Named barriers of a block, 1 to 15 (0 is __syncthreads): kThreads of them meet, whole warps.

@@ -63,11 +63,11 @@ public:
     int rank;
     std::int64_t row;  // the first of this team
     __device__ RowTeam() : row(blockIdx.x / kBlocks) {
-        __shared__ Barrier barriers[2];
+        __shared__ Barrier barrier;
         const int thread = static_cast<int>(threadIdx.x), lane = thread % kWarpSize;
         rank = (thread / kWarpSize * kBlocks + static_cast<int>(find_cluster_rank())) * kWarpSize + lane;
-        barriers_ = barriers;
-        if (thread < 2) init_barrier(&barriers[thread], 1);
+        barrier_ = &barrier;
+        if (thread == 0) init_barrier(&barrier, 1);
         publish_barriers();
         announce_to_cluster();
         wait_for_predecessor();
@@ -85,15 +85,14 @@ public:
     __device__ T reduce(T value, T* partials, Combine combine) {
         static_assert(sizeof(T) == sizeof(float2), "a warp's result is sent at once");
         value = reduce_warp(value, combine);
-        Barrier* const barrier = barriers_ + (calls_ & 1);
-        if (threadIdx.x == 0) arrive_expecting(barrier, kPartials * sizeof(T));
+        if (threadIdx.x == 0) arrive_expecting(barrier_, kPartials * sizeof(T));
         await_cluster();  // all have read what was sent before
         const std::uint32_t lane = threadIdx.x % kWarpSize;
         float2 words;
         std::memcpy(&words, &value, sizeof(T));
-        if (lane < kBlocks) send_to_block(reinterpret_cast<float*>(partials + rank / kWarpSize), barrier, lane, words);
-        wait_phase(barrier, calls_ >> 1 & 1);
-        ++calls_;
+        if (lane < kBlocks) send_to_block(reinterpret_cast<float*>(partials + rank / kWarpSize), barrier_, lane, words);
+        wait_phase(barrier_, parity_);
+        parity_ ^= 1;
         value = partials[lane];
 #pragma unroll
         for (int i = 1; i < kPartials / kWarpSize; ++i) value = combine(value, partials[i * kWarpSize + lane]);
@@ -103,8 +102,8 @@ public:
     }
 
 private:
-    Barrier* barriers_;
-    std::uint32_t calls_ = 0;
+    Barrier* barrier_;
+    std::uint32_t parity_ = 0;
 };
 
 }  // namespace aicf
