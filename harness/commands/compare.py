@@ -24,6 +24,9 @@ Examples:
   # problems that nobody listed, and where times jump
   python -m harness compare softmax --drawn 60 --seed 7
   python -m harness compare gemm_bias_act --drawn 20 --seed 7 --cliffs
+  # what two kernels would add where rows are long
+  python -m harness compare softmax --drawn 20 --regret --peer none \\
+    --group long_rows -v row_in_shared -v row_in_team
   # two records, with no GPU; `report` lists their numbers
   python -m harness compare softmax --published --record 63 --record 65
 """
@@ -63,11 +66,16 @@ Publish = Annotated[
 Drawn = Annotated[int | None, typer.Option("--drawn", min=1, metavar="N", help="judge N problems drawn from the op's population")]
 Seed = Annotated[int | None, typer.Option("--seed", min=0, metavar="S", help="with --drawn: selects the problems; a fresh seed by default")]
 Seconds = Annotated[float, typer.Option("--seconds", min=0.0, metavar="S", help="with --drawn: start no further problem after this time")]
-Regret = Annotated[bool, typer.Option("--regret", help="with --drawn: time all frozen kernels and variants too")]
+Regret = Annotated[
+    bool, typer.Option("--regret", help="with --drawn: time all frozen kernels and variants too, or of these those that --variant names")
+]
 Cliffs = Annotated[bool, typer.Option("--cliffs", help="with --drawn: find neighbouring sizes whose times jump, worst first")]
 PeerNames = Annotated[
     list[str] | None,
     typer.Option("--peer", metavar="NAME", help="with --drawn: this library too, in every group; repeatable; none: no library"),
+]
+GroupNames = Annotated[
+    list[str] | None, typer.Option("--group", metavar="NAME", help="with --drawn: draw from this group of the population; repeatable")
 ]
 SeedUse = Annotated[
     str, typer.Option("--use", metavar="TEXT", help="with --drawn: what else the seed is used for (tuning, ...), for the ledger of seeds")
@@ -93,6 +101,7 @@ def run(
     regret: Regret = False,
     cliffs: Cliffs = False,
     peer: PeerNames = None,
+    group: GroupNames = None,
     use: SeedUse = "",
     mode: ModeName = "cold",
     margin: Margin = 0.5,
@@ -119,6 +128,7 @@ def run(
         regret,
         cliffs,
         peer,
+        group,
         use,
         mode,
         margin,

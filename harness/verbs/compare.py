@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -70,6 +70,7 @@ def compare(
     regret: bool = False,
     cliffs: bool = False,
     peer: Names = None,
+    group: Names = None,
     use: str = "",
     mode: str = "cold",
     margin: float = 0.5,
@@ -88,14 +89,16 @@ def compare(
     loaded = take_op(op)
     name, folder = loaded.op.name, Path(publish) if publish is not None else None
     variants, problems, goals, peers = list_names(variant), list_names(problem), list_names(goal), list_names(peer)
+    groups = list_names(group)
     given = sum(x is not None for x in (base, against, record))
     if drawn is not None:
-        _check_drawn(bool(given or goals or variants or problems or published), mode)
+        _check_drawn(bool(given or goals or problems or published), bool(variants) and (cliffs or not regret), mode)
         seed = secrets.randbelow(1_000_000) if seed is None else seed
-        command = _name_drawn(name, drawn, seed, regret, cliffs, peers)
-        request = Request(loaded, drawn, seed, command, seconds, regret, tuple(peers), use, folder, device, target, jobs, quiet)
+        command = _name_drawn(name, drawn, seed, regret, cliffs, {"peer": peers, "group": groups, "variant": variants})
+        names = (tuple(peers), tuple(variants), tuple(groups))
+        request = Request(loaded, drawn, seed, command, seconds, regret, *names, use, folder, device, target, jobs, quiet)
         return run_cliffs(request) if cliffs else run_drawn(request, _draw)
-    _refuse_drawn_options(seed, seconds, regret or cliffs, peers, use)
+    _refuse_drawn_options(seed, seconds, regret or cliffs, peers + groups, use)
     if not given and (goals or folder or (base := _find_first_variant(loaded.op)) is None):
         _check_goals(folder, published, problems, mode)
         wanted = GoalsRequest(loaded, goals, variants, folder, device, target, jobs, quiet, lead_goals(loaded.op, folder))
@@ -107,22 +110,24 @@ def compare(
     return VariantsCompared(name, rows, where, criteria, is_gate=given > 0, keeps_problems=against is not None)
 
 
-def _check_drawn(has_others: bool, mode: str) -> None:
+def _check_drawn(has_others: bool, has_idle_variants: bool, mode: str) -> None:
     """Raise SpecError for options that drawn problems do not take."""
     if has_others or mode != "cold":
-        raise SpecError("--drawn goes only with --seed, --seconds, --regret, --cliffs, --peer, --use and --publish")
+        raise SpecError("--drawn goes only with --seed, --seconds, --regret, --cliffs, --peer, --group, --variant, --use and --publish")
+    if has_idle_variants:
+        raise SpecError("--variant says which variants --drawn times beside what users get: it goes with --regret, and without --cliffs")
 
 
-def _refuse_drawn_options(seed: int | None, seconds: float, is_for_drawn: bool, peers: list[str], use: str) -> None:
+def _refuse_drawn_options(seed: int | None, seconds: float, is_for_drawn: bool, names: list[str], use: str) -> None:
     """Raise SpecError for options that only drawn problems take."""
-    if seed is not None or seconds != 600.0 or is_for_drawn or peers or use:
-        raise SpecError("--seed, --seconds, --regret, --cliffs, --peer and --use are for drawn problems: with --drawn N")
+    if seed is not None or seconds != 600.0 or is_for_drawn or names or use:
+        raise SpecError("--seed, --seconds, --regret, --cliffs, --peer, --group and --use are for drawn problems: with --drawn N")
 
 
-def _name_drawn(op: str, count: int, seed: int, regret: bool, cliffs: bool, peers: list[str]) -> str:
+def _name_drawn(op: str, count: int, seed: int, regret: bool, cliffs: bool, names: Mapping[str, list[str]]) -> str:
     """Return the command, as the run is recorded."""
     words = [f"compare {op} --drawn {count} --seed {seed}", *(["--regret"] if regret else []), *(["--cliffs"] if cliffs else [])]
-    return " ".join([*words, *(f"--peer {name}" for name in peers)])
+    return " ".join([*words, *(f"--{option} {name}" for option, given in names.items() for name in given)])
 
 
 def _find_first_variant(op: Op) -> str | None:

@@ -40,4 +40,17 @@ __device__ __forceinline__ void send_to_block(float* target, Barrier* barrier, s
         : "memory");
 }
 
+// One float likewise.
+__device__ __forceinline__ void send_to_block(float* target, Barrier* barrier, std::uint32_t rank, float value) {
+    asm volatile(
+        "{\n"
+        ".reg .b32 remote, signal;\n"
+        "mapa.shared::cluster.u32 remote, %0, %2;\n"
+        "mapa.shared::cluster.u32 signal, %1, %2;\n"
+        "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.f32 [remote], %3, [signal];\n"
+        "}" ::"r"(find_shared_address(target)),
+        "r"(find_shared_address(barrier)), "r"(rank), "f"(value)
+        : "memory");
+}
+
 }  // namespace aicf

@@ -102,14 +102,34 @@ __device__ __forceinline__ Span make_span(const Norm<Element>& p, const NormRow<
     return make_span<Span, kAccess>(static_cast<int>(p.columns), rank, at.sum == nullptr ? at.y : at.sum);
 }
 
-// kThreads threads take a row of at most kThreads * kElems elements, which stays in registers; kRows rows per block.
-template <bool kIsCentred, class Element, int kThreads, int kRows, int kElems, Access kAccess>
-__global__ void __launch_bounds__(kThreads* kRows) norm_registers(const Norm<Element> p) {
+// Calls call(chunk, packs) for all chunks of rows that have no skew, with zeros of those that are null: the accesses of kTogether chunks
+// are under way together.
+template <int kTogether, int kRows, class Span, class Element, class Call>
+__device__ __forceinline__ void visit_together(const Span& span, const Element* const (&rows)[kRows], const Call& call) {
+#pragma unroll
+    for (int first = 0; first < Span::kChunks; first += kTogether) {
+        Pack<Element> packs[kTogether][kRows] = {};
+#pragma unroll
+        for (int i = 0; i < kTogether; ++i) {
+#pragma unroll
+            for (int r = 0; r < kRows; ++r) {
+                if (rows[r] != nullptr && span.is_there(first + i)) packs[i][r] = span.load(rows[r], first + i, 0.0f);
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < kTogether; ++i) {
+            if (span.is_there(first + i)) call(first + i, packs[i]);
+        }
+    }
+}
+
+// A group takes a row of at most as many elements as its threads keep in registers, kElems each.
+template <bool kIsCentred, class Element, class Group, int kElems, Access kAccess>
+__device__ __forceinline__ void normalise_kept(const Norm<Element>& p) {
     constexpr bool kIsWhole = kAccess == Access::kWhole;
-    using Group = RowGroup<kThreads, kRows>;
-    using Span = RowSpan<Element, kThreads, kElems, kIsWhole>;
+    using Span = RowSpan<Element, Group::kTotalThreads, kElems, kIsWhole>;
     __shared__ float partials[2][Group::kPartials];
-    const Group group;
+    Group group;
     const bool is_real = group.is_real(p.rows);
     const NormRow<Element> at(p, group.find_source(p.rows));
     const Span span = make_span<Span, kAccess>(p, at, group.rank);
@@ -122,18 +142,24 @@ __global__ void __launch_bounds__(kThreads* kRows) norm_registers(const Norm<Ele
         }
     };
 
-    // The weights come along with the row where registers allow it: they are there when the sums are.
-    constexpr bool kIsEarly = kElems * sizeof(Element) <= 64;
-    uint4 values[Span::kChunks], weight[Span::kChunks];
+    // The weights come along with the row where registers allow it: they are there when the sums are. A team's threads have none to spare
+    // for all of a second row of 32 bits: they take a few chunks of it at a time.
+    constexpr bool kIsEarly = kElems * sizeof(Element) <= 64, kIsSpare = Group::kBlocks == 1 || kIsEarly;
+    uint4 values[Span::kChunks], weight[kIsSpare ? Span::kChunks : 1];
     span.load_all_words(at.x, values, 0, skews.x);
+    const auto add = [&](int c, const Pack<Element>& residual) {
+        const Pack<Element> sum = add_rounded(unpack<Element>(values[c]), residual);
+        values[c] = pack_words(sum);
+        if (is_real) span.store(at.sum, c, sum, skews.sum);
+    };
     if (at.residual != nullptr) {
-        uint4 residual[Span::kChunks];
-        span.load_all_words(at.residual, residual, 0, skews.residual);
-        visit([&](int c) {
-            const Pack<Element> sum = add_rounded(unpack<Element>(values[c]), unpack<Element>(residual[c]));
-            values[c] = pack_words(sum);
-            if (is_real) span.store(at.sum, c, sum, skews.sum);
-        });
+        if constexpr (kIsSpare) {
+            uint4 residual[Span::kChunks];
+            span.load_all_words(at.residual, residual, 0, skews.residual);
+            visit([&](int c) { add(c, unpack<Element>(residual[c])); });
+        } else {
+            visit_together<4, 1>(span, {at.residual}, [&](int c, const auto& packs) { add(c, packs[0]); });
+        }
     }
     if constexpr (kIsEarly) span.load_all_words(p.weight, weight, 0, weight_skew);
 
@@ -160,19 +186,39 @@ __global__ void __launch_bounds__(kThreads* kRows) norm_registers(const Norm<Ele
     const float rstd = find_rstd(group.reduce_sum(squares, partials[1]), p.columns, p.eps);
     if (!is_real) return;
 
-    if constexpr (!kIsEarly) span.load_all_words(p.weight, weight, 0, weight_skew);
-    visit([&](int c) {
+    const auto finish = [&](int c, const Pack<Element>& factors, const Pack<Element>& bias) {
         forget(values[c]);
-        Pack<Element> bias = {}, pack = unpack<Element>(values[c]);
-        const Pack<Element> factors = unpack<Element>(weight[c]);
-        if (p.bias != nullptr && span.is_there(c)) bias = span.load(p.bias, c, 0.0f, bias_skew);
+        Pack<Element> pack = unpack<Element>(values[c]);
 #pragma unroll
         for (int i = 0; i < Span::kChunkElems; ++i) {
             pack.values[i] = fmaf((pack.values[i] - mean) * rstd, factors.values[i], bias.values[i]);
         }
         span.store(at.y, c, pack, skews.y);
-    });
+    };
+    if constexpr (kIsSpare) {
+        if constexpr (!kIsEarly) span.load_all_words(p.weight, weight, 0, weight_skew);
+        visit([&](int c) {
+            Pack<Element> bias = {};
+            if (p.bias != nullptr && span.is_there(c)) bias = span.load(p.bias, c, 0.0f, bias_skew);
+            finish(c, unpack<Element>(weight[c]), bias);
+        });
+    } else {
+        visit_together<2, 2>(span, {p.weight, p.bias}, [&](int c, const auto& packs) { finish(c, packs[0], packs[1]); });
+    }
     if (group.rank == 0) write_statistics(p, group.row, mean, rstd);
+    if constexpr (Group::kBlocks > 1) group.leave();
+}
+
+// kThreads threads per row, kRows rows per block.
+template <bool kIsCentred, class Element, int kThreads, int kRows, int kElems, Access kAccess>
+__global__ void __launch_bounds__(kThreads* kRows) norm_registers(const Norm<Element> p) {
+    normalise_kept<kIsCentred, Element, RowGroup<kThreads, kRows>, kElems, kAccess>(p);
+}
+
+// A cluster of blocks per row: Team is RowTeam.
+template <bool kIsCentred, class Element, class Team, int kElems, Access kAccess>
+__global__ void __launch_bounds__(Team::kBlockThreads, Team::kResident) norm_team(const Norm<Element> p) {
+    normalise_kept<kIsCentred, Element, Team, kElems, kAccess>(p);
 }
 
 // A block per row of any length, which is read once for each of mean, variance and result: mostly from L2 after the first time. A thread

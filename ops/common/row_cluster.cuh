@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "common/cluster.cuh"
 #include "common/cluster_stores.cuh"
@@ -58,6 +59,9 @@ class RowTeam {
 public:
     static constexpr int kBlocks = kClusterBlocks, kBlockThreads = kThreads, kTotalThreads = kThreads * kBlocks;
     static constexpr int kPartials = kTotalThreads / kWarpSize;
+    // Blocks that a multiprocessor has room for, of threads with 64 registers: where one meets the others, another's accesses are under
+    // way.
+    static constexpr int kResident = 1024 / kThreads;
     static_assert(kPartials >= kWarpSize && kBlocks <= kWarpSize, "a lane has a partial result to read, and at most a block to write to");
 
     int rank;
@@ -73,22 +77,26 @@ public:
         wait_for_predecessor();
     }
 
+    // A team has a row, where it is launched for one.
+    __device__ bool is_real(std::int64_t rows) const { return row < rows; }
+
     // After the last call of reduce().
     __device__ void leave() const { await_cluster(); }
 
-    __device__ std::int64_t find_source(std::int64_t rows) const { return row < rows ? row : rows - 1; }
+    __device__ std::int64_t find_source(std::int64_t rows) const { return is_real(rows) ? row : rows - 1; }
 
-    // The result for all threads of the team, in the same order everywhere. `partials` is shared memory, on 8 bytes, for one T of 8 bytes a
-    // warp of the team. Blocks meet without a fence of global memory, which would wait for all that was written there: what they pass on
-    // are these results alone, which complete on a barrier.
+    // The result for all threads of the team, in the same order everywhere. `partials` is shared memory, aligned as T is long, for one T of
+    // 4 or 8 bytes a warp of the team. Blocks meet without a fence of global memory, which would wait for all that was written there: what
+    // they pass on are these results alone, which complete on a barrier.
     template <class T, class Combine>
     __device__ T reduce(T value, T* partials, Combine combine) {
-        static_assert(sizeof(T) == sizeof(float2), "a warp's result is sent at once");
+        using Words = std::conditional_t<sizeof(T) == sizeof(float), float, float2>;
+        static_assert(sizeof(T) == sizeof(Words), "a warp's result is sent at once");
         value = reduce_warp(value, combine);
         if (threadIdx.x == 0) arrive_expecting(barrier_, kPartials * sizeof(T));
         await_cluster();  // all have read what was sent before
         const std::uint32_t lane = threadIdx.x % kWarpSize;
-        float2 words;
+        Words words;
         std::memcpy(&words, &value, sizeof(T));
         if (lane < kBlocks) send_to_block(reinterpret_cast<float*>(partials + rank / kWarpSize), barrier_, lane, words);
         wait_phase(barrier_, parity_);
@@ -99,6 +107,14 @@ public:
         release_shared_memory();
         announce_to_cluster();
         return reduce_warp(value, combine);
+    }
+
+    __device__ float reduce_sum(float value, float* partials) {
+        return reduce(value, partials, [](float a, float b) { return a + b; });
+    }
+
+    __device__ float reduce_max(float value, float* partials) {
+        return reduce(value, partials, [](float a, float b) { return fmaxf(a, b); });
     }
 
 private:

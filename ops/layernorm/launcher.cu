@@ -68,6 +68,18 @@ struct row_in_registers {
     }
 };
 
+template <class Element, auto t = kTunables>
+struct row_in_team {
+    static AicfStatus launch(const Norm<Element>& norm, cudaStream_t stream) {
+        using Team = RowTeam<t.threads, t.team>;
+        constexpr int kElems = t.elems;
+        return choose_access<Team::kTotalThreads * kElems>(norm, [&](auto access) {
+            const auto kernel = norm_team<kIsCentred, Element, Team, kElems, access.value>;
+            return launch_early(kernel, static_cast<unsigned>(norm.rows * Team::kBlocks), kThreads, 0, Team::kBlocks, stream, norm);
+        });
+    }
+};
+
 AicfStatus launch(const Params& params, void*, cudaStream_t stream) {
     return dispatch_float(params.dtype, [&](auto element) {
         using Element = decltype(element);

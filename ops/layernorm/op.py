@@ -121,12 +121,15 @@ THREADS = Tunable("threads", (32, 64, 128, 256, 512, 1024), "threads of a block"
 CLUSTER_THREADS = Tunable("threads", (256, 512, 1024), "threads of each of the 8 blocks that take a row")
 GROUP = Tunable("threads", (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024), "threads that take a row")
 ROWS = Tunable("rows", (1, 2, 4, 8, 16, 32, 64, 128), "rows, and so groups of threads, of a block")
+TEAM_THREADS = Tunable("threads", (256, 512, 1024), "threads of each block of a team")
+TEAM = Tunable("team", (2, 4, 8), "blocks, of one cluster, that take a row")
 ELEMS = Tunable("elems", (8, 16, 32), "elements of a row that a thread keeps in registers")
 BLOCK_FITS = Constraint(
     "block_fits",
     "threads * rows must be whole warps, at most 1024",
     lambda t: t["threads"] * t["rows"] % 32 == 0 and t["threads"] * t["rows"] <= 1024,
 )
+TEAM_FITS = Constraint("team_fits", "threads * team must be at least 1024", lambda t: t["threads"] * t["team"] >= 1024)
 WARP = 32
 ONE_ROW_BEYOND_WARP = Constraint(
     "one_row_beyond_warp", "a group of more than a warp is a whole block: rows = 1", lambda t: t["threads"] <= WARP or t["rows"] == 1
@@ -155,13 +158,37 @@ _LONG_SHARES = (
     {"threads": 256, "rows": 1, "elems": 32},
     {"threads": 512, "rows": 1, "elems": 32},
 )
+# Short rows by fewer threads, which waste less where a row is no multiple of what a warp holds.
+_SHORT_SHARES = (
+    {"threads": 4, "rows": 32, "elems": 16},
+    {"threads": 8, "rows": 16, "elems": 16},
+    {"threads": 8, "rows": 16, "elems": 32},
+    {"threads": 16, "rows": 8, "elems": 16},
+    {"threads": 16, "rows": 8, "elems": 32},
+)
+# Longer rows: in the registers of as few blocks as hold them.
+_TEAM_SHARES = (
+    {"threads": 512, "team": 2, "elems": 32},
+    {"threads": 512, "team": 4, "elems": 32},
+    {"threads": 512, "team": 8, "elems": 32},
+    {"threads": 1024, "team": 8, "elems": 32},
+)
+
+
+def _hold(t: Mapping[str, int]) -> int:
+    """Return how many elements of a row the registers of a team hold."""
+    return t["threads"] * t["team"] * t["elems"]
+
+
 _LEAST_LONG = 513  # shorter rows are held by a warp with less
 # Threads of 132 multiprocessors: two waves of those that have registers for 32 elements, and half a wave of any.
 _TWO_WAVES, _HALF_WAVE = 132 * 1024, 132 * 256
 # So few rows leave multiprocessors idle where a block takes each.
-_FEW_ROWS, _FEWER_THAN_SMS = 64, 131
+_FEW_ROWS, _FEWER_THAN_SMS, _WIDEST = 64, 131, 8
 _REGIONS = {f"to_{t['threads'] * t['elems']}": (Count({"columns": 1}, max=t["threads"] * t["elems"]),) for t in _SHARES}
-_REGIONS |= {"few_long": (Count({"rows": 1}, max=_FEW_ROWS),), "long": ()}
+_REGIONS |= {"few_long": (Count({"rows": 1}, max=_FEW_ROWS),)}
+_REGIONS |= {f"to_{_hold(t)}": (Count({"columns": 1}, max=_hold(t)),) for t in _TEAM_SHARES}
+_REGIONS |= {"long": ()}
 
 
 # Columns are counted in 31 bits, of which the last chunk of a row may go beyond what there is.
@@ -209,10 +236,21 @@ KERNELS = (
         "a group of threads keeps its row in registers, which is read once; several short rows per block",
         (GROUP, ROWS, ELEMS),
         (BLOCK_FITS, ONE_ROW_BEYOND_WARP),
-        (*_LONG_SHARES, *_SHARES),
+        (*_LONG_SHARES, *_SHORT_SHARES, *_SHARES),
         max_spill_bytes=16,  # the compiler keeps a word or two in memory rather than take a step of registers more
         domain=lambda t: _serve(t["threads"] * t["elems"]),
         tile=lambda t: {"rows": t["rows"]},
+    ),
+    Kernel(
+        "row_in_team",
+        "as row_in_registers, of a cluster of blocks per row: rows that are longer than the registers of one hold",
+        (TEAM_THREADS, TEAM, ELEMS),
+        (TEAM_FITS,),
+        _TEAM_SHARES,
+        max_spill_bytes=16,
+        domain=lambda t: (Count({"rows": 1}, max=2**20), Count({"columns": 1}, max=_hold(t))),
+        tile=lambda t: {"rows": 1},
+        min_arch=90,
     ),
 )
 
@@ -233,11 +271,20 @@ def _find_share(problem: Problem) -> tuple[Mapping[str, int], str] | None:
     return shares[0], f"the registers of {shares[0]['threads']} threads hold a row"
 
 
+def _find_team(problem: Problem) -> Mapping[str, int] | None:
+    """Return the team that holds a row, of few rows one of many blocks; None where none does."""
+    teams = [t for t in _TEAM_SHARES if problem.sizes["columns"] <= _hold(t)]
+    wide = [t for t in teams if t["team"] == _WIDEST] if problem.sizes["rows"] <= _FEW_ROWS else []
+    return next(iter(wide or teams), None)
+
+
 def choose(problem: Problem) -> Choice:
     """Return the variant that keeps a row in the registers of as few threads as hold it, or reads long rows again."""
     found = _find_share(problem)
     if found is not None:
         return Choice(next(k for k in KERNELS if k.name == "row_in_registers").bind(found[0]), found[1])
+    if team := _find_team(problem):
+        return Choice(next(k for k in KERNELS if k.name == "row_in_team").bind(team), f"the registers of {team['team']} blocks hold a row")
     if problem.sizes["rows"] <= _FEWER_THAN_SMS:
         return Choice(KERNELS[2].bind({"threads": 256}), "few rows, longer than registers hold")
     return Choice(KERNELS[1].bind({"threads": 512}), "a row is longer than registers hold")
@@ -277,7 +324,11 @@ PROBLEMS = (
     _problem("bench", 4096, 7168, "float16"),
     _problem("bench", 4096, 12288, "bfloat16", ""),
     _problem("bench", 16, 100000, "bfloat16", ""),
+    _problem("bench", 2000, 30000, "float16"),
     _problem("bench", 1024, 50257),
+    _problem("bench", 600, 100000, "bfloat16", ""),
+    _problem("bench", 300, 200000, "float16"),
+    _problem("bench", 200, 300000),
     _problem("sweep", 8192, 1024),
 )
 

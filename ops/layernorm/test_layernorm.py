@@ -21,6 +21,7 @@ from harness.verify.plan import Effort
 UNDER_TEST = OpUnderTest(Path(__file__).parent)
 OP = UNDER_TEST.op
 VARIANTS = {k.name: k.bind(k.variants[-1]) for k in OP.kernels}
+VARIANTS["row_in_team"] = OP.find_kernel("row_in_team").bind(OP.find_kernel("row_in_team").variants[0])
 # Proved by the fast tests; the slow ones prove the others.
 FAST_KERNELS = ("naive", "row_in_registers")
 BENCH = OP.select_problems("bench")
@@ -123,9 +124,9 @@ def test_a_variance_of_squares_less_the_squared_mean_is_refused_far_from_zero(de
         (25000, 768, "float32", "row_in_registers/threads128_rows1_elems8"),
         (500, 4096, "float16", "row_in_registers/threads256_rows1_elems16"),
         (124, 477, "float32", "row_in_registers/threads128_rows1_elems8"),
-        (146, 36229, "float16", "block_passes/threads512"),
-        (84, 41032, "float16", "cluster_passes/threads256"),
-        (1024, 50257, "float32", "block_passes/threads512"),
+        (146, 36229, "float16", "row_in_team/threads512_team4_elems32"),
+        (84, 41032, "float16", "row_in_team/threads512_team4_elems32"),
+        (1024, 300000, "float32", "block_passes/threads512"),
     ],
 )
 def test_threads_of_a_row_follow_from_its_length_and_how_many_there_are(rows: int, columns: int, dtype: str, variant: str) -> None:

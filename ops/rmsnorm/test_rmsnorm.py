@@ -21,6 +21,7 @@ from harness.verify.plan import Effort
 UNDER_TEST = OpUnderTest(Path(__file__).parent)
 OP = UNDER_TEST.op
 VARIANTS = {k.name: k.bind(k.variants[-1]) for k in OP.kernels}
+VARIANTS["row_in_team"] = OP.find_kernel("row_in_team").bind(OP.find_kernel("row_in_team").variants[0])
 # Proved by the fast tests; the slow ones prove the others.
 FAST_KERNELS = ("naive", "row_in_registers")
 BENCH = OP.select_problems("bench")
@@ -109,8 +110,8 @@ def test_a_sum_that_is_kept_in_16_bits_is_refused_wherever_rows_have_16(device: 
         (44175, 768, "float16", "row_in_registers/threads32_rows4_elems32"),
         (12829, 8192, "float32", "row_in_registers/threads512_rows1_elems16"),
         (684, 512, "float16", "row_in_registers/threads128_rows1_elems8"),
-        (146, 36229, "float16", "block_passes/threads512"),
-        (84, 41032, "float16", "cluster_passes/threads256"),
+        (146, 36229, "float16", "row_in_team/threads512_team4_elems32"),
+        (84, 41032, "float16", "row_in_team/threads512_team4_elems32"),
     ],
 )
 def test_threads_of_a_row_follow_from_its_length_and_how_many_there_are(rows: int, columns: int, dtype: str, variant: str) -> None:

@@ -8,6 +8,7 @@
 //    3   | softmax_block      | a block per row, maximum and sum in one pass (online), 16 bytes an access where rows are aligned
 //        | ... of a cluster   | eight blocks per row share what each found: rows that are long and few
 //    4   | softmax_registers  | the row stays in registers between the passes: x is read once; many short rows per block
+//        | softmax_team       | ... of a cluster of blocks: rows that are longer
 //    5   | softmax_shared     | ... or in shared memory, which holds rows that registers do not
 //
 // Special values: a NaN in a row reaches the sum through exp, an all -inf row through -inf - (-inf); +inf is caught by Finish. A hidden
@@ -215,14 +216,12 @@ __global__ void __launch_bounds__(kThreads, 1024 / kThreads) softmax_block(const
     });
 }
 
-// kThreads threads take a row of at most kThreads * kElems elements, kRows such groups a block (kRows is 1 beyond a warp). kIsWhole as for
-// RowSpan.
-template <class Element, bool kIsMasked, int kThreads, int kRows, int kElems, bool kIsWhole>
-__global__ void __launch_bounds__(kThreads* kRows) softmax_registers(const SoftmaxParams params, int boundary) {
-    using Group = RowGroup<kThreads, kRows>;
-    using Span = RowSpan<Element, kThreads, kElems, kIsWhole>;
+// A group takes a row of at most as many elements as its threads keep in registers, kElems each. kIsWhole as for RowSpan.
+template <class Element, bool kIsMasked, class Group, int kElems, bool kIsWhole>
+__device__ __forceinline__ void compute_kept(const SoftmaxParams& params, int boundary) {
+    using Span = RowSpan<Element, Group::kTotalThreads, kElems, kIsWhole>;
     __shared__ float partials[2][Group::kPartials];
-    const Group group;
+    Group group;
     const Row<Element, kIsMasked> row(params, group.find_source(params.rows));
     const Span span = make_span<Element, kIsMasked, Span>(row, group.rank, kIsWhole ? 0 : boundary);
 
@@ -266,6 +265,19 @@ __global__ void __launch_bounds__(kThreads* kRows) softmax_registers(const Softm
         }
     }
     span.store_all(row.y, kept);
+    if constexpr (Group::kBlocks > 1) group.leave();
+}
+
+// kThreads threads per row, kRows rows per block (one beyond a warp).
+template <class Element, bool kIsMasked, int kThreads, int kRows, int kElems, bool kIsWhole>
+__global__ void __launch_bounds__(kThreads* kRows) softmax_registers(const SoftmaxParams params, int boundary) {
+    compute_kept<Element, kIsMasked, RowGroup<kThreads, kRows>, kElems, kIsWhole>(params, boundary);
+}
+
+// A cluster of blocks per row: Team is RowTeam.
+template <class Element, bool kIsMasked, class Team, int kElems, bool kIsWhole>
+__global__ void __launch_bounds__(Team::kBlockThreads, Team::kResident) softmax_team(const SoftmaxParams params, int boundary) {
+    compute_kept<Element, kIsMasked, Team, kElems, kIsWhole>(params, boundary);
 }
 
 // Most of a boundary for long rows: a line of the cache, so that no warp's access is cut by one more.

@@ -22,10 +22,10 @@ int find_long_boundary(const Params& params) {
 
 // Shorter rows are read by elements: the packs that their ends cut take longer, and longest where two rows lie each in its own way.
 template <class Element>
-int find_kept_boundary(const Params& params) {
+int find_kept_boundary(const Params& params, int capacity) {
     constexpr int kSectorBytes = 32;
     const auto find = [&](const void* x, std::int64_t ldx) {
-        return find_common_boundary<Element>(x, ldx, params.y, params.ldy, params.columns, kThreads * kElems, kSectorBytes);
+        return find_common_boundary<Element>(x, ldx, params.y, params.ldy, params.columns, capacity, kSectorBytes);
     };
     if (params.columns < kLeastAlike) return 0;
     const int common = find(params.x, params.ldx);
@@ -64,20 +64,36 @@ struct cluster_online {
     }
 };
 
+// Calls launch(is_whole), a constant.
+template <class Element, bool kIsMasked, class Launch>
+AicfStatus choose_whole(const Params& params, const Launch& launch) {
+    if constexpr (!kIsMasked) {
+        const bool has_packs = has_pack_rows<Element>(params.x, params.ldx) && has_pack_rows<Element>(params.y, params.ldy);
+        if (has_packs && params.columns % kPackElems<Element> == 0) return launch(std::true_type{});
+    }
+    return launch(std::false_type{});
+}
+
 template <class Element, bool kIsMasked>
 struct row_in_registers {
-    template <bool kIsWhole>
-    static AicfStatus launch_as(const Params& params, cudaStream_t stream) {
-        return launch_kernel(softmax_registers<Element, kIsMasked, kThreads, kRows, kElems, kIsWhole>, divide_up(params.rows, kRows),
-                             kThreads * kRows, 0, stream, params, find_kept_boundary<Element>(params));
-    }
-
     static AicfStatus launch(const Params& params, cudaStream_t stream) {
-        if constexpr (!kIsMasked) {
-            const bool has_packs = has_pack_rows<Element>(params.x, params.ldx) && has_pack_rows<Element>(params.y, params.ldy);
-            if (has_packs && params.columns % kPackElems<Element> == 0) return launch_as<true>(params, stream);
-        }
-        return launch_as<false>(params, stream);
+        return choose_whole<Element, kIsMasked>(params, [&](auto is_whole) {
+            return launch_kernel(softmax_registers<Element, kIsMasked, kThreads, kRows, kElems, is_whole.value>,
+                                 divide_up(params.rows, kRows), kThreads * kRows, 0, stream, params,
+                                 find_kept_boundary<Element>(params, kThreads * kElems));
+        });
+    }
+};
+
+template <class Element, bool kIsMasked, auto t = kTunables>
+struct row_in_team {
+    static AicfStatus launch(const Params& params, cudaStream_t stream) {
+        using Team = RowTeam<t.threads, t.team>;
+        return choose_whole<Element, kIsMasked>(params, [&](auto is_whole) {
+            return launch_early(softmax_team<Element, kIsMasked, Team, kElems, is_whole.value>,
+                                static_cast<unsigned>(params.rows * Team::kBlocks), kThreads, 0, Team::kBlocks, stream, params,
+                                find_kept_boundary<Element>(params, Team::kTotalThreads * kElems));
+        });
     }
 };
 

@@ -150,10 +150,13 @@ ROWS = Tunable("rows", (1, 2, 4, 8, 16, 32), "rows, and so warps, of a block")
 CLUSTER_THREADS = Tunable("threads", (256, 512, 1024), "threads of each of the 8 blocks that take a row")
 GROUP = Tunable("threads", (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024), "threads that take a row")
 GROUPS = Tunable("rows", (1, 2, 4, 8, 16, 32, 64), "rows, and so groups of threads, of a block")
+TEAM_THREADS = Tunable("threads", (256, 512, 1024), "threads of each block of a team")
+TEAM = Tunable("team", (2, 4, 8), "blocks, of one cluster, that take a row")
 VECTORS = Tunable("vectors", (2, 4, 8, 16), "times four elements of a row that a thread keeps in registers")
 WARPS_FIT_BLOCK = Constraint(
     "warps_fit_block", "a block has at most 1024 threads: rows * 32 <= 1024", lambda t: t["rows"] * WARP_SIZE <= MAX_THREADS
 )
+TEAM_FITS = Constraint("team_fits", "threads * team must be at least 1024", lambda t: t["threads"] * t["team"] >= 1024)
 GROUPS_FIT_BLOCK = Constraint(
     "groups_fit_block",
     "threads * rows must be whole warps, at most 1024",
@@ -195,6 +198,20 @@ _LONG_SHARES = (
     {"threads": 128, "rows": 1, "vectors": 8},
 )
 _LEAST_LONG = 33  # shorter rows are held by as few threads with less
+# Longer rows: in the registers of as few blocks as hold them.
+_TEAM_SHARES = (
+    {"threads": 512, "team": 2, "vectors": 8},
+    {"threads": 512, "team": 4, "vectors": 8},
+    {"threads": 512, "team": 8, "vectors": 8},
+    {"threads": 1024, "team": 8, "vectors": 8},
+)
+
+
+def _hold(t: Mapping[str, int]) -> int:
+    """Return how many elements of a row the registers of a team hold."""
+    return t["threads"] * t["team"] * t["vectors"] * 4
+
+
 # Others that problems drawn from the population may need.
 _MORE_SHARES = (
     {"threads": 8, "rows": 16, "vectors": 4},
@@ -205,10 +222,12 @@ _TWO_WAVES = 132 * 1024
 # With so few rows some multiprocessors have one more than others, where a block takes each: clusters even that out.
 _UNEVEN_ROWS = 264
 # So few rows leave multiprocessors idle where a block takes each; shorter ones have too little work for eight.
-_FEW_ROWS, _LEAST_SPREAD = 64, 16 * 1024 + 1
+_FEW_ROWS, _LEAST_SPREAD, _WIDEST = 64, 16 * 1024 + 1, 8
 _NAMES = ("to_16", "tiny_rows", "short_rows", "to_512", "to_1024", "to_2048", "to_4096", "middle_rows", "to_16384")
 _REGIONS = {n: (Count({"columns": 1}, max=t["threads"] * t["vectors"] * 4),) for n, t in zip(_NAMES, _SHARES, strict=True)}
-_REGIONS |= {"few_long": (Count({"rows": 1}, max=_FEW_ROWS),), "shared": (Count({"columns": 1}, max=_MAX_SHARED_FLOATS),), "long_rows": ()}
+_REGIONS |= {"few_long": (Count({"rows": 1}, max=_FEW_ROWS),), "shared": (Count({"columns": 1}, max=_MAX_SHARED_FLOATS),)}
+_REGIONS |= {f"to_{most}": (Count({"columns": 1}, max=most),) for t in _TEAM_SHARES if (most := _hold(t)) > _MAX_SHARED_FLOATS}
+_REGIONS |= {"long_rows": ()}
 
 
 def _serve(max_columns: int) -> tuple[Count, ...]:
@@ -288,6 +307,17 @@ KERNELS = (
         domain=lambda t: (*_serve(_MAX_SHARED_HALVES), OneOf("dtype", ("bfloat16", "float16"))),
         tile=lambda t: {"rows": 1},
     ),
+    Kernel(
+        "row_in_team",
+        "as row_in_registers, of a cluster of blocks per row: rows that are longer than the registers of one hold",
+        (TEAM_THREADS, TEAM, VECTORS),
+        (TEAM_FITS,),
+        _TEAM_SHARES,
+        max_spill_bytes=64,
+        domain=lambda t: (Count({"rows": 1}, max=2**20), Count({"columns": 1}, max=_hold(t))),
+        tile=lambda t: {"rows": 1},
+        min_arch=90,
+    ),
 )
 
 
@@ -303,9 +333,12 @@ def _find_share(rows: int, columns: int) -> Mapping[str, int] | None:
 def choose(problem: Problem) -> Choice:
     """Return the variant that keeps a row where it fits: in the registers of as few threads as hold it, or in shared memory."""
     rows, columns = problem.sizes["rows"], problem.sizes["columns"]
-    block, cluster, registers, shared, half_shared = KERNELS[2:]
+    block, cluster, registers, shared, _, team = KERNELS[2:]
+    teams = [t for t in _TEAM_SHARES if columns <= _hold(t)]
     if rows <= _FEW_ROWS and columns >= _LEAST_SPREAD:
-        return Choice(cluster.bind({"threads": 256}), "few rows, long enough for a cluster of blocks each")
+        if wide := [t for t in teams if t["team"] == _WIDEST]:
+            return Choice(team.bind(wide[0]), "few rows, long enough for the registers of a cluster of blocks each")
+        return Choice(cluster.bind({"threads": 256}), "few rows, longer than the registers of a cluster hold")
     share = _find_share(rows, columns)
     if share is not None:
         return Choice(registers.bind(share), f"the registers of {share['threads']} threads hold a row")
@@ -313,11 +346,11 @@ def choose(problem: Problem) -> Choice:
         # A multiprocessor has one such row at a time, or no second one to take.
         is_alone = columns * ITEM_BYTES[_find_dtype(problem)] > _HALF_OF_SHARED or rows <= _UNEVEN_ROWS
         return Choice(shared.bind({"threads": 1024 if is_alone else 512}), "shared memory holds a row")
+    if teams:
+        return Choice(team.bind(teams[0]), f"the registers of {teams[0]['team']} blocks hold a row")
     if rows <= _UNEVEN_ROWS:
-        return Choice(cluster.bind({"threads": 256}), "rows longer than shared memory, and few enough to leave multiprocessors uneven")
-    if columns <= _MAX_SHARED_HALVES and _find_dtype(problem) != "float32":
-        return Choice(half_shared.bind({"threads": 512}), "shared memory holds a row of 16 bits")
-    return Choice(block.bind({"threads": 256}), "a row is longer than shared memory")
+        return Choice(cluster.bind({"threads": 256}), "longer than all registers of a cluster, and few enough to leave some idle")
+    return Choice(block.bind({"threads": 256}), "a row is longer than what is kept")
 
 
 def _problem(suite: str, rows: int, columns: int, flags: str = "", **padding: int) -> Problem:
@@ -367,7 +400,10 @@ PROBLEMS = (
     _problem("bench", 1024, 12150, "float16 log"),
     _problem("bench", 6, 200000, "float16"),
     _problem("bench", 8192, 32000, "float16 log"),
+    _problem("bench", 2000, 50304, "bfloat16"),
     _problem("bench", 1024, 131072),
+    _problem("bench", 300, 250000, "float16"),
+    _problem("bench", 256, 300000, "float16"),
     _problem("sweep", 32768, 1024),
     _problem("sweep", 262144, 127),
 )

@@ -25,6 +25,7 @@ from harness.verify.plan import Effort
 UNDER_TEST = OpUnderTest(Path(__file__).parent)
 OP = UNDER_TEST.op
 VARIANTS = {k.name: k.bind(k.variants[min(1, len(k.variants) - 1)]) for k in OP.kernels}
+VARIANTS["row_in_team"] = OP.find_kernel("row_in_team").bind(OP.find_kernel("row_in_team").variants[0])
 # Groups of a block as well as groups of a few lanes.
 VARIANTS["row_in_registers"], VARIANTS["short_rows"] = (
     OP.find_kernel("row_in_registers").bind(tunables)
@@ -168,13 +169,13 @@ def test_a_mask_that_shows_one_column_too_many_is_refused(device: Device, tmp_pa
         (4658, 524, "float16", "row_in_registers/threads32_rows4_vectors8"),
         (100, 524, "float16", "row_in_registers/threads128_rows1_vectors2"),
         (21471, 319, "float16", "row_in_registers/threads16_rows8_vectors8"),
-        (16, 19159, "float16", "cluster_online/threads256"),
+        (16, 19159, "float16", "row_in_team/threads512_team8_vectors8"),
         (16, 12000, "float16", "row_in_registers/threads1024_rows1_vectors4"),
         (82, 32000, "float32", "row_in_shared/threads1024"),
         (437, 32000, "bfloat16", "row_in_shared/threads512"),
-        (143, 55930, "float32", "cluster_online/threads256"),
-        (321, 50304, "float16", "half_row_in_shared/threads512"),
-        (321, 50304, "float32", "block_online/threads256"),
+        (143, 55930, "float32", "row_in_team/threads512_team4_vectors8"),
+        (321, 50304, "float16", "row_in_team/threads512_team4_vectors8"),
+        (321, 300000, "float32", "block_online/threads256"),
     ],
 )
 def test_threads_of_a_row_follow_from_its_length_and_how_many_there_are(rows: int, columns: int, dtype: str, variant: str) -> None:

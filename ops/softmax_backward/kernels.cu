@@ -9,6 +9,7 @@
 // | block_passes     | a block per row, 16 bytes an access                                              | 2                 |
 // | cluster_passes   | a cluster of 8 blocks per row, for rows that are long and few                    | 2                 |
 // | row_in_registers | a group of threads keeps its rows in registers; many short rows per block        | 1                 |
+// | row_in_team      | ... a cluster of blocks does, for rows that are longer                           | 1                 |
 //
 // What was hidden needs no mask here: its y is 0, and so is its gradient. A logarithm of -inf has no gradient, and takes none.
 #include <cstdint>
@@ -88,13 +89,12 @@ __global__ void __launch_bounds__(kThreads) softmax_backward_block(const Softmax
     });
 }
 
-// kThreads threads take a row of at most kThreads * kElems elements, kRows such groups a block (kRows is 1 beyond a warp).
-template <class Element, int kThreads, int kRows, int kElems, Access kAccess>
-__global__ void __launch_bounds__(kThreads* kRows) softmax_backward_registers(const SoftmaxBackwardParams params) {
-    using Group = RowGroup<kThreads, kRows>;
-    using Span = RowSpan<Element, kThreads, kElems, kAccess == Access::kWhole>;
+// A group takes a row of at most as many elements as its threads keep in registers, kElems each.
+template <class Element, class Group, int kElems, Access kAccess>
+__device__ __forceinline__ void compute_kept(const SoftmaxBackwardParams& params) {
+    using Span = RowSpan<Element, Group::kTotalThreads, kElems, kAccess == Access::kWhole>;
     __shared__ float partials[Group::kPartials];
-    const Group group;
+    Group group;
     const Row<Element> row(params, group.find_source(params.rows));
     const Span span = make_span<Span, kAccess>(row.columns, group.rank, row.dx);
     uint4 dy[Span::kChunks], y[Span::kChunks];
@@ -123,6 +123,20 @@ __global__ void __launch_bounds__(kThreads* kRows) softmax_backward_registers(co
         }
         span.store(row.dx, chunk, gradients);
     }
+    if constexpr (Group::kBlocks > 1) group.leave();
+}
+
+// kThreads threads per row, kRows rows per block (one beyond a warp).
+template <class Element, int kThreads, int kRows, int kElems, Access kAccess>
+__global__ void __launch_bounds__(kThreads* kRows) softmax_backward_registers(const SoftmaxBackwardParams params) {
+    compute_kept<Element, RowGroup<kThreads, kRows>, kElems, kAccess>(params);
+}
+
+// A cluster of blocks per row: Team is RowTeam.
+template <class Element, class Team, int kElems, Access kAccess>
+__global__ void __launch_bounds__(Team::kBlockThreads, kElems > 16 ? 1 : Team::kResident)
+    softmax_backward_team(const SoftmaxBackwardParams params) {
+    compute_kept<Element, Team, kElems, kAccess>(params);
 }
 
 }  // namespace aicf::softmax_backward

@@ -59,8 +59,30 @@ struct row_in_registers {
     }
 };
 
+template <class Element, auto t = kTunables>
+struct row_in_team {
+    static AicfStatus launch(const Params& params, cudaStream_t stream) {
+        using Team = RowTeam<t.threads, t.team>;
+        constexpr int kElems = t.elems;
+        return choose_access<Element, Team::kTotalThreads * kElems>(params, [&](auto access) {
+            const auto kernel = softmax_backward_team<Element, Team, kElems, access.value>;
+            return launch_early(kernel, static_cast<unsigned>(params.rows * Team::kBlocks), kThreads, 0, Team::kBlocks, stream, params);
+        });
+    }
+};
+
+template <class Element>
+    requires(sizeof(Element) == 2)
+struct half_row_in_team : row_in_team<Element> {};
+
 AicfStatus launch(const Params& params, void*, cudaStream_t stream) {
-    return dispatch_float(params.dtype, [&](auto element) { return AICF_KERNEL<decltype(element)>::launch(params, stream); });
+    return dispatch_float(params.dtype, [&](auto element) {
+        if constexpr (requires { typename AICF_KERNEL<decltype(element)>; }) {
+            return AICF_KERNEL<decltype(element)>::launch(params, stream);
+        } else {
+            return refuse_dtype(params.dtype);
+        }
+    });
 }
 
 }  // namespace

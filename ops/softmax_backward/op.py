@@ -17,6 +17,7 @@ from harness.spec import (
     Cost,
     Count,
     Kernel,
+    OneOf,
     Op,
     Positive,
     Probabilities,
@@ -27,6 +28,7 @@ from harness.spec import (
     Tunable,
     Uniform,
     Values,
+    Variant,
 )
 from harness.spec.bounds import SMALLEST_NORMAL, ULPS, UNIT_ROUNDOFF, add_rounding, bound_sum
 
@@ -104,12 +106,15 @@ THREADS = Tunable("threads", (32, 64, 128, 256, 512, 1024), "threads of a block"
 CLUSTER_THREADS = Tunable("threads", (256, 512, 1024), "threads of each of the 8 blocks that take a row")
 GROUP = Tunable("threads", (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024), "threads that take a row")
 ROWS = Tunable("rows", (1, 2, 4, 8, 16, 32, 64), "rows, and so groups of threads, of a block")
+TEAM_THREADS = Tunable("threads", (256, 512, 1024), "threads of each block of a team")
+TEAM = Tunable("team", (2, 4, 8), "blocks, of one cluster, that take a row")
 ELEMS = Tunable("elems", (8, 16, 32), "elements of a row that a thread keeps in registers")
 BLOCK_FITS = Constraint(
     "block_fits",
     "threads * rows must be whole warps, at most 1024",
     lambda t: t["threads"] * t["rows"] % 32 == 0 and t["threads"] * t["rows"] <= 1024,
 )
+TEAM_FITS = Constraint("team_fits", "threads * team must be at least 1024", lambda t: t["threads"] * t["team"] >= 1024)
 ONE_ROW_BEYOND_WARP = Constraint(
     "one_row_beyond_warp", "a group of more than a warp is a whole block: rows = 1", lambda t: t["threads"] <= 32 or t["rows"] == 1
 )
@@ -137,13 +142,39 @@ _LONG_SHARES = (
     {"threads": 128, "rows": 1, "elems": 32},
     {"threads": 256, "rows": 1, "elems": 32},
 )
+# Short rows by fewer threads, which waste less where a row is no multiple of what a warp holds.
+_SHORT_SHARES = (
+    {"threads": 4, "rows": 32, "elems": 32},
+    {"threads": 8, "rows": 16, "elems": 16},
+    {"threads": 8, "rows": 16, "elems": 32},
+)
+# Longer rows: in the registers of as few blocks as hold them.
+_TEAM_SHARES = (
+    {"threads": 512, "team": 4, "elems": 16},
+    {"threads": 512, "team": 8, "elems": 16},
+    {"threads": 1024, "team": 8, "elems": 16},
+)
+_HALVES_TEAM_SHARE = {"threads": 1024, "team": 8, "elems": 32}
+
+
+def _hold(t: Mapping[str, int]) -> int:
+    """Return how many elements of a row the registers of a team hold."""
+    return t["threads"] * t["team"] * t["elems"]
+
+
 _LEAST_LONG = 257  # shorter rows are held by as few threads with less
 # Two waves of threads that have registers for 32 elements, on 132 multiprocessors.
 _TWO_WAVES = 132 * 1024
 # So few rows leave multiprocessors idle where a block takes each.
-_FEW_ROWS = 64
+_FEW_ROWS, _WIDEST = 64, 8
 _REGIONS = {f"to_{t['threads'] * t['elems']}": (Count({"columns": 1}, max=t["threads"] * t["elems"]),) for t in _SHARES}
-_REGIONS |= {"few_long": (Count({"rows": 1}, max=_FEW_ROWS),), "long": ()}
+_REGIONS |= {"few_long": (Count({"rows": 1}, max=_FEW_ROWS),)}
+_REGIONS |= {f"to_{_hold(t)}": (Count({"columns": 1}, max=_hold(t)),) for t in (*_TEAM_SHARES, _HALVES_TEAM_SHARE)}
+_REGIONS |= {"long": ()}
+
+
+def _serve_team(t: Mapping[str, int]) -> tuple[Count, ...]:
+    return (Count({"rows": 1}, max=2**20), Count({"columns": 1}, max=_hold(t)))
 
 
 def _serve(max_columns: int = _MAX_SIZE) -> tuple[Count, ...]:
@@ -188,10 +219,32 @@ KERNELS = (
         "a group of threads keeps its row in registers, which is read once; many short rows per block",
         (GROUP, ROWS, ELEMS),
         (BLOCK_FITS, ONE_ROW_BEYOND_WARP),
-        (*_SHARES, *_LONG_SHARES),
+        (*_SHORT_SHARES, *_SHARES, *_LONG_SHARES),
         max_spill_bytes=32,  # of a warp per row, where ptxas keeps to 80 registers
         domain=lambda t: _serve(t["threads"] * t["elems"]),
         tile=lambda t: {"rows": t["rows"]},
+    ),
+    Kernel(
+        "row_in_team",
+        "as row_in_registers, of a cluster of blocks per row: rows that are longer than the registers of one hold",
+        (TEAM_THREADS, TEAM, ELEMS),
+        (TEAM_FITS,),
+        _TEAM_SHARES,
+        max_spill_bytes=32,
+        domain=_serve_team,
+        tile=lambda t: {"rows": 1},
+        min_arch=90,
+    ),
+    Kernel(
+        "half_row_in_team",
+        "as row_in_team, of 16 bits alone: rows twice as long",
+        (TEAM_THREADS, TEAM, ELEMS),
+        (TEAM_FITS,),
+        (_HALVES_TEAM_SHARE,),
+        max_spill_bytes=32,
+        domain=lambda t: (*_serve_team(t), OneOf("dtype", ("bfloat16", "float16"))),
+        tile=lambda t: {"rows": 1},
+        min_arch=90,
     ),
 )
 
@@ -207,12 +260,25 @@ def _find_share(problem: Problem) -> Mapping[str, int] | None:
     return shares[0] if shares else None
 
 
+def _find_team(problem: Problem) -> Variant | None:
+    """Return the team that holds a row, of few rows one of many blocks; None where none does."""
+    team, half = KERNELS[4:]
+    teams = [t for t in _TEAM_SHARES if problem.sizes["columns"] <= _hold(t)]
+    wide = [t for t in teams if t["team"] == _WIDEST] if problem.sizes["rows"] <= _FEW_ROWS else []
+    if wide or teams:
+        return team.bind((wide or teams)[0])
+    is_held = ITEM_BYTES[_find_dtype(problem)] == 2 and problem.sizes["columns"] <= _hold(_HALVES_TEAM_SHARE)
+    return half.bind(_HALVES_TEAM_SHARE) if is_held else None
+
+
 def choose(problem: Problem) -> Choice:
     """Return the variant that keeps a row in the registers of as few threads as hold it, or reads long rows again."""
-    block, cluster, registers = KERNELS[1:]
+    block, cluster, registers = KERNELS[1:4]
     share = _find_share(problem)
     if share is not None:
         return Choice(registers.bind(share), f"the registers of {share['threads']} threads hold a row")
+    if team := _find_team(problem):
+        return Choice(team, "the registers of several blocks hold a row")
     if problem.sizes["rows"] <= _FEW_ROWS:
         return Choice(cluster.bind({"threads": 256}), "few rows, longer than registers hold")
     return Choice(block.bind({"threads": 256}), "a row is longer than registers hold")
@@ -253,8 +319,12 @@ PROBLEMS = (
     _problem("bench", 8192, 4096, "float16", "with_scale"),
     _problem("bench", 8192, 8192),
     _problem("bench", 2048, 12000),
+    _problem("bench", 1500, 30000, "bfloat16"),
+    _problem("bench", 1000, 50257),
     _problem("bench", 11, 137000, "float16", "log"),
     _problem("bench", 1024, 131072, "float32", "log"),
+    _problem("bench", 300, 200000, "float16"),
+    _problem("bench", 100, 300000, "float32", "log"),
     _problem("sweep", 32768, 1024),
 )
 

@@ -293,6 +293,18 @@ def test_own_kernels_are_timed_with_no_library_beside_them(gpu: DrawnBench, caps
     assert all({c["role"] for c in row["contenders"]} == {FROZEN, OWN, VARIANT} and row["ratio"] is None for row in found["rows"])
 
 
+def test_groups_and_variants_that_are_named_are_all_that_is_drawn_and_timed(gpu: DrawnBench, capsys: pytest.CaptureFixture[str]) -> None:
+    drawn = ["compare", "toy", "--drawn", "3", "--seed", "3", "--peer", "none", "--group", "padded"]
+    code, text, err = run(capsys, *drawn, "--regret", "--variant", "honest", "--json")
+    found = json.loads(text)
+    assert code == 0 and found["command"].endswith("--peer none --group padded --variant honest"), err
+    assert [r["group"] for r in found["rows"]] == ["padded"] * 3
+    assert all({c["name"] for c in row["contenders"]} == {"k", "honest"} for row in found["rows"])
+    assert run(capsys, *drawn, "--variant", "honest")[2].startswith("harness: --variant says which variants --drawn times")
+    assert "it has: small, padded" in run(capsys, *drawn[:-1], "large")[2]
+    assert "--group and --use are for drawn problems" in run(capsys, "compare", "toy", "--group", "small")[2]
+
+
 def test_libraries_that_calls_may_get_are_examined_where_they_were_timed(
     gpu: DrawnBench, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -66,7 +66,7 @@ def run_cliffs(request: Request) -> CliffsFound:
     op, deadline = loaded.op, time.monotonic() + request.seconds
     folder = request.publish or find_project_root() / ".aicf" / "drawn" / loaded.op.name
     claim_output(folder, "--publish", is_folder=True)
-    pairs = list_pairs(op, [d.problem for d in draw_problems(op, request.count, request.seed)])
+    pairs = list_pairs(op, [d.problem for d in draw_problems(op, request.count, request.seed, request.groups)])
     with Session.start(loaded, request.command, device=request.device, target=request.target, jobs=request.jobs) as session:
         if session.device.is_emulated and not has_machine(session.target.name):
             raise UnavailableError(f"cliffs are found in times: they need a GPU, or a time model, and {session.target.name} has none")

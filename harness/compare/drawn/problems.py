@@ -27,17 +27,20 @@ class DrawnProblem:
     problem: Problem
 
 
-def draw_problems(op: Op, count: int, seed: int) -> list[DrawnProblem]:
-    """Return ``count`` different problems, none of which the op lists itself.
+def draw_problems(op: Op, count: int, seed: int, groups: Sequence[str] = ()) -> list[DrawnProblem]:
+    """Return ``count`` different problems, none of which the op lists itself; of the groups that are named, or of all.
 
-    Raises :class:`SpecError` where the op has no population, or a group gives no further problem.
+    Raises :class:`SpecError` where the op has no population or no such group, or a group gives no further problem.
     """
     if op.population is None:
         raise SpecError(f"op {op.name} has no population to draw from: give its op.py one (docs/adding-an-op.md)")
+    known = [g.name for g in op.population.groups]
+    if unknown := sorted(set(groups) - set(known)):
+        raise SpecError(f"--group {unknown[0]}: the population of {op.name} has no such group; it has: {', '.join(known)}")
     seen = {identify(op, p) for p in op.problems}
     streams = {g.name: random.Random(f"{op.name}/{g.name}/{seed}") for g in op.population.groups}
     drawn: list[DrawnProblem] = []
-    turns = _take_turns(op.population.groups)
+    turns = _take_turns([g for g in op.population.groups if not groups or g.name in groups])
     while len(drawn) < count:
         group = next(turns)
         drawn.append(DrawnProblem(group, _draw_new(op, group, streams[group.name], seen)))

@@ -43,8 +43,9 @@ Draw = Callable[[Sequence[GroupResult], str], str]
 class Request:
     """What is asked for. ``seconds`` is the time of the whole command after which no further problem is begun.
 
-    ``with_all`` times all frozen kernels and variants, for the regret; ``peers`` are timed beside each group's own, and NO_PEER alone
-    leaves these out, too; ``use`` is what the seed is used for, if for anything but this page.
+    ``with_all`` times all frozen kernels and variants, for the regret, or of the variants those that ``variants`` names; ``peers`` are
+    timed beside each group's own, and NO_PEER alone leaves these out, too; ``use`` is what the seed is used for, if for anything but this
+    page; ``groups`` of the population are drawn from, all without a name.
     """
 
     loaded: LoadedOp
@@ -54,6 +55,8 @@ class Request:
     seconds: float = 600.0
     with_all: bool = False
     peers: tuple[str, ...] = ()
+    variants: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
     use: str = ""
     publish: Path | None = None
     device: str | None = None
@@ -62,9 +65,9 @@ class Request:
     quiet: bool = False
 
 
-def make_plan(op: Op, count: int, seed: int, arch: str, more_peers: tuple[str, ...] = ()) -> Plan:
+def make_plan(op: Op, count: int, seed: int, arch: str, more_peers: tuple[str, ...] = (), groups: tuple[str, ...] = ()) -> Plan:
     """Draw problems, and ask the framework and the op what they choose for them."""
-    drawn = draw_problems(op, count, seed)
+    drawn = draw_problems(op, count, seed, groups)
     drawn = [replace(d, group=replace(d.group, peers=_choose_peers(d.group.peers, more_peers))) for d in drawn]
     problems = [d.problem for d in drawn]
     owns = [op.choose(p).variant.name if op.choose else "" for p in problems]
@@ -117,7 +120,7 @@ def run_drawn(request: Request, draw: Draw) -> DrawnDone:
     folder = request.publish or find_project_root() / ".aicf" / "drawn" / loaded.op.name
     claim_output(folder, "--publish", is_folder=True)
     with Session.start(loaded, request.command, device=request.device, target=request.target, jobs=request.jobs) as session:
-        plan = make_plan(loaded.op, request.count, request.seed, session.target.real_arch, request.peers)
+        plan = make_plan(loaded.op, request.count, request.seed, session.target.real_arch, request.peers, request.groups)
         if session.device.is_emulated:
             if request.publish or request.use:
                 given = "--publish" if request.publish else "--use"
@@ -144,7 +147,7 @@ def _time_drawn(session: Session, request: Request, plan: Plan, folder: Path, de
     peers = [p for p in known if p.name in wanted]
     compiling = {p.name for p in peers if p.compiles}
     kernels = plan.list_kernels(with_all=request.with_all)
-    variants = plan.list_variants([v.name for v in op.variants], with_all=request.with_all)
+    variants = plan.list_variants([v.name for v in op.select_variants(request.variants)], with_all=request.with_all)
     to_compile = [(d.problem, [n for n in d.group.peers if n in compiling]) for d in plan.drawn]
     quiet = request.quiet
     with ThreadPoolExecutor(1) as pool, open_progress(f"build {op.name}", len(kernels) + len(variants), quiet=quiet) as progress:
