@@ -456,6 +456,89 @@ __global__ void __launch_bounds__(Group::kBlockThreads, kResidentBlocks<Element,
     store_partials<kNumSums<kIsCentred>, Group, true>(p, totals, span);
 }
 
+// Rows that are few, by columns: a block takes kColumnWidth chunks of columns by 16 bytes of all rows, a warp every so many rows. dweight
+// and dbias are done then; of each row the block's part of its sums goes to the workspace, from where norm_backward_few has them.
+template <bool kIsCentred, class Element, int kThreads, Access kAccess>
+__global__ void __launch_bounds__(kThreads) norm_backward_parts(const NormGradient<Element> p) {
+    static_assert(kColumnWidth == kWarpSize, "a warp has a part of one row");
+    using Span = RowSpan<Element, kColumnWidth, kPackElems<Element>, kAccess == Access::kWhole>;
+    constexpr int kLanes = kThreads / kColumnWidth, kElems = kPackElems<Element>;
+    __shared__ float shared[kLanes][kColumnWidth * kElems + 1];
+    allow_successor();
+    const int place = static_cast<int>(threadIdx.x) % kColumnWidth, lane = static_cast<int>(threadIdx.x) / kColumnWidth;
+    const int chunk = static_cast<int>(blockIdx.x), first = chunk * kColumnWidth * kElems;
+    const Span span = {static_cast<int>(p.columns), place, kAccess != Access::kByElement};
+    auto* const parts = reinterpret_cast<NormSums*>(p.partials);
+    float dweight[kElems] = {}, dbias[kElems] = {};
+#pragma unroll 2
+    for (std::int64_t row = lane; row < p.rows; row += kLanes) {
+        const NormGradientRow<Element> at(p, row);
+        const Element* const rows[3] = {at.dy, at.x, p.weight};
+        const int skews[3] = {span.find_skew(at.dy), span.find_skew(at.x), span.find_skew(p.weight)};
+        Pack<Element> packs[3];
+        load_packs<kAccess>(span, rows, skews, chunk, std::false_type{}, packs);
+        const Pack<Element>&dy = packs[0], &x = packs[1], &weight = packs[2];
+        NormSums sums;
+#pragma unroll
+        for (int i = 0; i < kElems; ++i) {
+            const float n = at.normalise(x.values[i]);
+            sums.add(dy.values[i] * weight.values[i], n);
+            dweight[i] = fmaf(dy.values[i], n, dweight[i]);
+            dbias[i] += dy.values[i];
+        }
+        sums = reduce_warp(sums, [](NormSums a, NormSums b) { return combine(a, b); });
+        if (place == 0) parts[row * gridDim.x + chunk] = sums;
+    }
+#pragma unroll
+    for (int which = 0; which < kNumSums<kIsCentred>; ++which) {
+        __syncthreads();
+#pragma unroll
+        for (int i = 0; i < kElems; ++i) shared[lane][span.find_column(chunk, i) - first] = which == 0 ? dweight[i] : dbias[i];
+        __syncthreads();
+        Element* const target = which == 0 ? p.dweight : p.dbias;
+        for (int i = static_cast<int>(threadIdx.x); i < kColumnWidth * kElems; i += kThreads) {
+            float sum = shared[0][i];
+            for (int other = 1; other < kLanes; ++other) sum += shared[other][i];
+            if (first + i < p.columns && target != nullptr) target[first + i] = from_float<Element>(sum);
+        }
+    }
+}
+
+// dx behind it: a warp puts the num_partials parts of the sums of its rows together, then goes through its columns. Launch it with
+// launch_early().
+template <bool kIsCentred, class Element, int kThreads, Access kAccess>
+__global__ void __launch_bounds__(kThreads) norm_backward_few(const NormGradient<Element> p) {
+    using Span = RowSpan<Element, kColumnWidth, kPackElems<Element>, kAccess == Access::kWhole>;
+    constexpr int kLanes = kThreads / kColumnWidth;
+    const int place = static_cast<int>(threadIdx.x) % kColumnWidth, lane = static_cast<int>(threadIdx.x) / kColumnWidth;
+    const auto* const parts = reinterpret_cast<const NormSums*>(p.partials);
+    wait_for_predecessor();
+#pragma unroll 1
+    for (std::int64_t row = lane; row < p.rows; row += kLanes) {
+        const NormGradientRow<Element> at(p, row);
+        NormSums sums;
+#pragma unroll 8
+        for (int i = place; i < p.num_partials; i += kColumnWidth) sums = combine(sums, parts[row * p.num_partials + i]);
+        sums = reduce_warp(sums, [](NormSums a, NormSums b) { return combine(a, b); });
+        const NormSums means = find_means<kIsCentred>(sums, p.columns);
+        const Span span = make_span<Span, kAccess>(static_cast<int>(p.columns), place, at.dx);
+        const Element* const rows[4] = {at.dy, at.x, p.weight, at.dsum};
+        const int skews[4] = {span.find_skew(at.dy), span.find_skew(at.x), span.find_skew(p.weight),
+                              at.dsum == nullptr ? 0 : span.find_skew(at.dsum)};
+        for (int chunk = static_cast<int>(blockIdx.x); span.is_there(chunk); chunk += static_cast<int>(gridDim.x)) {
+            Pack<Element> packs[4];
+            load_packs<kAccess>(span, rows, skews, chunk, std::false_type{}, packs);
+            const Pack<Element>&dy = packs[0], &x = packs[1], &weight = packs[2];
+            Pack<Element>& dx = packs[3];
+#pragma unroll
+            for (int i = 0; i < kPackElems<Element>; ++i) {
+                dx.values[i] += find_slope(dy.values[i] * weight.values[i], at.normalise(x.values[i]), means, at.rstd);
+            }
+            span.store(at.dx, chunk, dx);
+        }
+    }
+}
+
 // The sums of the partial sums, each in the order of the blocks; a block takes kColumnWidth columns. Launch it with launch_early().
 template <bool kIsCentred, class Element, int kThreads>
 __global__ void __launch_bounds__(kThreads) norm_backward_finish(const NormGradient<Element> p) {
