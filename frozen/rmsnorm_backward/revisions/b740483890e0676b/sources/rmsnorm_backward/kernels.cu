@@ -1,9 +1,0 @@
-// Gradients of RMS normalisation. The kernels are those of common/norm_backward.cuh.
-//
-// | kernel            | idea                                                                                   | reads of x and dy |
-// |-------------------|----------------------------------------------------------------------------------------|-------------------|
-// | naive             | a thread per row for dx, a thread per column for dweight                               | 3                 |
-// | block_passes      | a block per row for dx; slabs of rows for partial sums, then their sums                | 3                 |
-// | rows_in_registers | blocks that stay take rows in turn, and keep their partial sums in registers to the end | 1                 |
-#include "common/norm_backward.cuh"
-#include "rmsnorm_backward/params.h"
