@@ -22,7 +22,7 @@ from harness.errors import FrozenError, FrozenUseError
 from harness.freezing.store.changes import demote
 from harness.freezing.store.index import read_frozen_op
 from harness.freezing.store.verify import check_op
-from harness.surveys.adoption import _name_kernels, _pass_on, adopt_survey, fit_times, read_times
+from harness.surveys.adoption import adopt_survey, fit_times, give_to_frozen, read_times
 from harness.surveys.fitting import ask, fit_survey
 from harness.surveys.least_squares import solve_nonnegative
 from harness.surveys.records import find_folder
@@ -278,7 +278,7 @@ def test_winners_that_were_not_timed_at_home_are_left_out_where_that_chooses_bet
     frozen = read_op("rmsnorm_backward")
     times = read_times(frozen.name, [find_folder() / f"h200-drawn-{frozen.name}.json"])
     found = fit_times(find_frozen_dir(), times, ARCH)
-    named = _name_kernels(times, frozen)
+    named = give_to_frozen(times, frozen)
     regrets = [np.nanmean(cross_validate(frozen, ARCH, named.rows, times.device, at_home=h)) for h in (False, True)]
     assert found.held_out.mean == min(regrets) < max(regrets)
     kept = [fit_survey(frozen, ARCH, named.rows, FACTS, at_home=h)["weights"].keys() for h in (False, True)]
@@ -289,7 +289,7 @@ def test_plain_models_are_kept_where_they_choose_better() -> None:
     times = read_times("layernorm", [find_folder() / "h100-survey-layernorm.json"])
     found = fit_times(find_frozen_dir(), times, ARCH)
     frozen = read_op("layernorm")
-    named = _pass_on(_name_kernels(times, frozen), {entry["kernel"] for entry in frozen.entries})
+    named = give_to_frozen(times, frozen)
     regrets = [np.nanmean(cross_validate(frozen, ARCH, named.rows, times.device, finer=f)) for f in (False, True)]
     assert found.held_out.mean == regrets[0] < regrets[1]
     assert "shapes" not in found.survey and all(len(w) == 5 for w in found.survey["weights"].values())
