@@ -13,6 +13,8 @@ _Static_assert(sizeof(AicfTable) == AICF_TABLE_BYTES && sizeof(AicfQuery) == AIC
 
 /* Squared distances in doublings: what is farther is not near; what a surveyed problem at distance 0 is taken to be away. */
 static const double kMaxDistance = 9.0, kNearest = 0.3;
+/* Memory comes in lines of so many bytes; where rows begin, in parts of a line: smaller ones are not told apart. */
+static const int64_t kLineBytes = 128, kLeastPart = 8;
 
 /* Products stay at the largest number that fits, which is beyond every limit. */
 static int64_t multiply(int64_t left, int64_t right) {
@@ -120,6 +122,14 @@ static const AicfRow* find_row(const AicfTable* t, const AicfRow* rows, int coun
     return NULL;
 }
 
+/* How many more parts than one each line of an input's rows begins in: 0 where all rows begin on lines. */
+static double count_parts_off(const AicfInput* input, const AicfCall* call) {
+    if (input->tensor < 0) return 0.0;
+    int64_t part = kLineBytes;
+    while (part > kLeastPart && multiply(call->strides[input->tensor], input->item_bytes) % part != 0) part /= 2;
+    return (double)(kLineBytes / part - 1);
+}
+
 static void find_work(const AicfTable* t, AicfQuery* q) {
     const int64_t* sizes = q->call.sizes;
     const AicfRow* flops = find_row(t, t->flops, t->num_flops, &q->call);
@@ -133,6 +143,7 @@ static void find_work(const AicfTable* t, AicfQuery* q) {
     for (int i = 0; i < q->num_reads; ++i) {
         const AicfInput* input = &t->inputs[reads->first + i];
         q->reads[i] = evaluate(t, input->first, input->count, sizes);
+        q->off_line[i] = q->reads[i] * count_parts_off(input, &q->call);
         q->shapes[i] = input->shape;
     }
 }
@@ -167,38 +178,43 @@ void aicf_keep_preferred(const AicfTable* t, const AicfWishes* wishes, const int
 
 /* ------------------------------------------------------------------------------------------------ times of kernels */
 
-/* The bytes that a kernel's tiles read: of an input once for every step along each edge that its shape does not name. */
-static double find_traffic(const AicfTable* t, const AicfQuery* q, const AicfKernel* kernel) {
+/* The bytes that tiles read: of an input once for every step along each edge that its shape does not name. */
+static double find_traffic(const AicfTable* t, const AicfQuery* q, const double* reads, const int64_t* edges) {
     double total = 0.0;
     for (int i = 0; i < q->num_reads; ++i) {
-        double bytes = q->reads[i];
+        double bytes = reads[i];
         for (int size = 0; size < t->num_sizes; ++size) {
-            if (kernel->edges[size] > 0 && (q->shapes[i] >> size & 1) == 0) {
-                bytes = bytes * (double)divide_up(q->call.sizes[size], kernel->edges[size]);
-            }
+            if (edges[size] > 0 && (q->shapes[i] >> size & 1) == 0) bytes = bytes * (double)divide_up(q->call.sizes[size], edges[size]);
         }
         total = total + bytes;
     }
     return total;
 }
 
-void aicf_find_terms(const AicfTable* t, const AicfQuery* q, int32_t number, double* terms) {
-    const AicfKernel* kernel = &t->kernels[number];
-    const double slots = (double)kernel->slots;
-    double blocks = 1.0, share = 1.0;
+static void find_terms(const AicfTable* t, const AicfQuery* q, const AicfKernel* kernel, const AicfModel* model, double* terms) {
+    double tiles = 1.0, share = 1.0;
     for (int i = 0; i < t->num_sizes; ++i) {
-        const int64_t size = q->call.sizes[i], edge = kernel->edges[i];
+        const int64_t size = q->call.sizes[i], edge = model->edges[i];
         if (edge <= 0) continue;
         share = share * ((double)edge / (double)size);
-        blocks = blocks * (double)divide_up(size, edge);
+        tiles = tiles * (double)divide_up(size, edge);
     }
-    const double waves = ceil(blocks / slots);
     const double rate = q->unit < 0 ? 0.0 : kernel->flops_per_s[q->unit];
+    const double tile_s = rate > 0.0 ? q->flops * share / rate : 0.0;
+    const double wave_us = tile_s * model->slots * 1e6, even = tiles / model->slots;
+    double waves = ceil(even);
+    if (model->idle_us >= 0.0 && (waves - even) * wave_us > model->idle_us) waves = even + model->idle_us / wave_us;
     terms[0] = 1.0;
     terms[1] = waves;
-    terms[2] = rate > 0.0 ? q->flops * share / rate * (waves * slots) * 1e6 : 0.0;
+    terms[2] = tile_s * (waves * model->slots) * 1e6;
     terms[3] = q->bytes / kernel->bytes_per_s * 1e6;
-    terms[4] = t->l2_bytes_per_s > 0.0 ? find_traffic(t, q, kernel) / t->l2_bytes_per_s * 1e6 : 0.0;
+    terms[4] = t->l2_bytes_per_s > 0.0 ? find_traffic(t, q, q->reads, model->edges) / t->l2_bytes_per_s * 1e6 : 0.0;
+    terms[5] = t->l2_bytes_per_s > 0.0 ? find_traffic(t, q, q->off_line, model->edges) / t->l2_bytes_per_s * 1e6 : 0.0;
+    terms[6] = tile_s * tiles * 1e6;
+}
+
+void aicf_find_terms(const AicfTable* t, const AicfQuery* q, int32_t kernel, const AicfModel* models, int32_t count, double* terms) {
+    for (int32_t i = 0; i < count; ++i) find_terms(t, q, &t->kernels[kernel], &models[i], terms + (size_t)i * AICF_NUM_TERMS);
 }
 
 double aicf_estimate_us(const AicfTable* t, const AicfQuery* q, int32_t number) {
@@ -215,7 +231,7 @@ double aicf_estimate_us(const AicfTable* t, const AicfQuery* q, int32_t number) 
     }
     if (!has_tile) return time_s * 1e6;
     if (t->l2_bytes_per_s > 0.0) {
-        const double traffic_s = find_traffic(t, q, kernel) / t->l2_bytes_per_s;
+        const double traffic_s = find_traffic(t, q, q->reads, kernel->edges) / t->l2_bytes_per_s;
         if (traffic_s > time_s) time_s = traffic_s;
     }
     return time_s * ((double)multiply(divide_up(blocks, kernel->slots), kernel->slots) / (double)blocks) * 1e6;
@@ -267,8 +283,9 @@ int32_t aicf_predict(const AicfTable* t, const AicfQuery* q, const uint64_t* ker
         if (!has_kernel(t->surveyed, k)) continue;
         const double* w = t->weights + (size_t)k * AICF_NUM_TERMS;
         double terms[AICF_NUM_TERMS];
-        aicf_find_terms(t, q, k, terms);
-        const double modelled = w[0] + terms[1] * w[1] + terms[2] * w[2] + terms[3] * w[3] + terms[4] * w[4];
+        find_terms(t, q, &t->kernels[k], &t->models[k], terms);
+        double modelled = 0.0;
+        for (int i = 0; i < AICF_NUM_TERMS; ++i) modelled = modelled + terms[i] * w[i];
         us[k] = modelled * (1.0 + corrections[k]);
     }
     return 1;

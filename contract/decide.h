@@ -26,7 +26,7 @@ enum {
     AICF_MAX_KERNELS = 256,
     AICF_MASK_WORDS = 4, /* of 64 bits: one bit per kernel */
     AICF_MAX_STACK = 32,
-    AICF_NUM_TERMS = 5
+    AICF_NUM_TERMS = 7
 };
 
 /* The step of the decision that found a kernel. */
@@ -132,11 +132,20 @@ typedef struct AicfStep {
     double number;
 } AicfStep;
 
-/* An input: its bytes as a formula of `count` steps from `first` on, and the sizes that its shape names, a bit each. */
+/* An input: its bytes as a formula of `count` steps from `first` on, the sizes that its shape names, a bit each, and which tensor's row
+ * stride it has (-1: none that is known) in elements of `item_bytes`. */
 typedef struct AicfInput {
     int32_t first, count;
     uint32_t shape;
+    int32_t tensor, item_bytes;
 } AicfInput;
+
+/* How a kernel's time grows with the sizes: as if `slots` tiles of such edges (0: none along that size) were worked on at once. What a
+ * wave that is not full loses is `idle_us` at most (below 0: no limit). */
+typedef struct AicfModel {
+    int64_t edges[AICF_MAX_SIZES];
+    double slots, idle_us;
+} AicfModel;
 
 typedef struct AicfTable {
     int32_t num_sizes, num_attributes, num_tensors, num_kernels;
@@ -161,7 +170,8 @@ typedef struct AicfTable {
     const AicfRow* units; /* first: the unit */
     const AicfRow* reads; /* first, count: inputs */
     const AicfInput* inputs;
-    const double* weights; /* [kernels, AICF_NUM_TERMS] */
+    const AicfModel* models; /* by kernel */
+    const double* weights;   /* [kernels, AICF_NUM_TERMS] */
     const AicfSurveyPoint* survey_points;
     const double* errors; /* [survey points, kernels]: how far off the model is, as a share; NAN: not timed */
 } AicfTable;
@@ -175,6 +185,7 @@ typedef struct AicfQuery {
     int32_t num_reads;
     double flops, bytes;
     double reads[AICF_MAX_TENSORS];    /* bytes of each input */
+    double off_line[AICF_MAX_TENSORS]; /* that times how many lines of 128 bytes its rows are off, on average */
     uint32_t shapes[AICF_MAX_TENSORS]; /* the sizes that its shape names, a bit each */
     double logs[AICF_MAX_SIZES];
 } AicfQuery;
@@ -221,8 +232,10 @@ AICF_DECIDE_API int32_t aicf_find_nearest(const AicfTable* table, const AicfQuer
  * for this call, since it knows none of `kernels` or not all winners of the bucket. */
 AICF_DECIDE_API int32_t aicf_predict(const AicfTable* table, const AicfQuery* query, const uint64_t* kernels, double* us);
 
-/* Fills in the terms of a kernel's model: a launch (1 us), waves, and microseconds of arithmetic, memory and what tiles read. */
-AICF_DECIDE_API void aicf_find_terms(const AicfTable* table, const AicfQuery* query, int32_t kernel, double* terms);
+/* Fills in the terms of a kernel's time by `count` models, of each in turn: a launch (1 us), waves, and microseconds of arithmetic in whole
+ * waves, of memory, of what tiles read, of what they read off the lines of memory, and of arithmetic dealt out evenly. */
+AICF_DECIDE_API void aicf_find_terms(const AicfTable* table, const AicfQuery* query, int32_t kernel, const AicfModel* models, int32_t count,
+                                     double* terms);
 
 /* Returns the least time of a kernel by the chip's peak rates, stretched by how its blocks fill the chip, in microseconds. */
 AICF_DECIDE_API double aicf_estimate_us(const AicfTable* table, const AicfQuery* query, int32_t kernel);

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 import math
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from functools import cache, lru_cache
 from pathlib import Path
@@ -198,11 +198,16 @@ class DecisionCore:
             return None
         return {i: us for i, us in enumerate(found) if not math.isnan(us)}
 
-    def find_terms(self, asked: Asked, kernel: int) -> list[float]:
-        """Return the terms of a kernel's model: a launch (1 us), waves, and microseconds of arithmetic, memory and tiles' reads."""
-        found = (c.DOUBLE * c.NUM_TERMS)()
-        self._library.aicf_find_terms(self._address, asked.address, kernel, found)
-        return list(found)
+    def find_terms(self, asked: Asked, kernel: int, models: Sequence[c.AicfModel] = ()) -> list[list[float]]:
+        """Return the terms of a kernel's time by models, or by its own where none is given.
+
+        They are a launch (1 us), waves, and microseconds of arithmetic in whole waves, of memory, of tiles' reads, of those off the lines
+        of memory, and of arithmetic dealt out evenly.
+        """
+        given = models or self.table.lists["models"][kernel : kernel + 1]
+        found = ((c.DOUBLE * c.NUM_TERMS) * len(given))()
+        self._library.aicf_find_terms(self._address, asked.address, kernel, (c.AicfModel * len(given))(*given), len(given), found)
+        return [list(row) for row in found]
 
     def estimate_us(self, asked: Asked, kernel: int) -> float:
         """Return a kernel's least time by the chip's peak rates, stretched by how its blocks fill the chip; 0 without a cost."""
@@ -246,7 +251,7 @@ def load_core() -> ctypes.CDLL:
         ("find_broken", [pointer, pointer, number], number),
         ("find_nearest", [pointer, pointer, ctypes.c_char_p, number, pointer], number),
         ("predict", [pointer, pointer, ctypes.c_char_p, pointer], number),
-        ("find_terms", [pointer, pointer, number, pointer], None),
+        ("find_terms", [pointer, pointer, number, pointer, number, pointer], None),
         ("estimate_us", [pointer, pointer, number], ctypes.c_double),
     ):
         function = getattr(library, f"aicf_{name}")

@@ -14,7 +14,7 @@ MAX_UNITS = 8
 MAX_KERNELS = 256
 MASK_WORDS = 4
 MAX_STACK = 32
-NUM_TERMS = 5
+NUM_TERMS = 7
 
 INT32, INT64, UINT32, UINT64, DOUBLE = ctypes.c_int32, ctypes.c_int64, ctypes.c_uint32, ctypes.c_uint64, ctypes.c_double
 Masks = UINT64 * MASK_WORDS
@@ -111,9 +111,15 @@ class AicfStep(ctypes.Structure):
 
 
 class AicfInput(ctypes.Structure):
-    """An input: the formula of its bytes, and the sizes that its shape names."""
+    """An input: the formula of its bytes, the sizes that its shape names, and whose row stride it has."""
 
-    _fields_ = (("first", INT32), ("count", INT32), ("shape", UINT32))
+    _fields_ = (("first", INT32), ("count", INT32), ("shape", UINT32), ("tensor", INT32), ("item_bytes", INT32))
+
+
+class AicfModel(ctypes.Structure):
+    """How a kernel's time grows with the sizes."""
+
+    _fields_ = (("edges", INT64 * MAX_SIZES), ("slots", DOUBLE), ("idle_us", DOUBLE))
 
 
 # The lists of a table by field, in the header's order.
@@ -131,6 +137,7 @@ LISTS: dict[str, Any] = {
     "units": AicfRow,
     "reads": AicfRow,
     "inputs": AicfInput,
+    "models": AicfModel,
     "weights": DOUBLE,
     "survey_points": AicfSurveyPoint,
     "errors": DOUBLE,
@@ -180,6 +187,7 @@ class AicfQuery(ctypes.Structure):
         ("flops", DOUBLE),
         ("bytes", DOUBLE),
         ("reads", DOUBLE * MAX_TENSORS),
+        ("off_line", DOUBLE * MAX_TENSORS),
         ("shapes", UINT32 * MAX_TENSORS),
         ("logs", DOUBLE * MAX_SIZES),
     )

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from contract import decision_structs as c
-from contract.calls import Interface, Problem
+from contract.calls import Interface, Problem, find_row
 from contract.conditions import make_condition
 from contract.decision_names import Names, make_conditions
 from contract.errors import FrozenError
@@ -79,6 +79,7 @@ def make_table(
     table.dtypes = sorted({str(manifests[name]["accumulate"]) for name in kernels if manifests[name].get("accumulate")})
     for name in kernels:
         table.lists["kernels"].append(_make_kernel(table, manifests[name], units))
+        table.lists["models"].append(make_model(names, manifests[name]["prior"]))
     _add_entries(table, own, place)
     # A fallback's times say nothing against winners that were not measured beside it.
     winning = {e["kernel"] for e in own if e["role"] == "winner"}
@@ -133,6 +134,14 @@ def _make_kernel(table: DecisionTable, manifest: Row, units: Sequence[str]) -> c
     return made
 
 
+def make_model(names: Names, shape: Row) -> c.AicfModel:
+    """Return what a survey's ``shape`` of a kernel, or a manifest's ``prior``, says of the tiles that are worked on at once."""
+    made = c.AicfModel(slots=float(shape["slots"]), idle_us=float(shape.get("idle_us", -1.0)))
+    for name, edge in shape["tile"].items():
+        made.edges[names.sizes.index(name)] = edge
+    return made
+
+
 def _add_entries(table: DecisionTable, entries: Sequence[Row], place: Mapping[str, int]) -> None:
     winners = set()
     for entry in (e for e in entries if e["role"] == "winner"):
@@ -162,7 +171,7 @@ def _add_cost(table: DecisionTable, cost: Row | None) -> None:
     def add_inputs(terms: Sequence[Any]) -> tuple[int, int]:
         for term in terms:
             shape = sum(1 << names.sizes.index(size) for size in set(term[1]))
-            lists["inputs"].append(c.AicfInput(*add_formula([term]), shape))
+            lists["inputs"].append(c.AicfInput(*add_formula([term]), shape, -1, 0))
         return len(lists["inputs"]) - len(terms), len(terms)
 
     units = sorted({row["value"] for row in cost["flop_unit"]})
@@ -170,6 +179,24 @@ def _add_cost(table: DecisionTable, cost: Row | None) -> None:
     _add_rows(table, "bytes", cost["bytes_moved"], add_formula)
     _add_rows(table, "units", cost["flop_unit"], lambda unit: (units.index(unit), 0))
     _add_rows(table, "reads", cost.get("reads", ()), add_inputs)
+    for row, made in zip(cost.get("reads", ()), lists["reads"], strict=True):
+        for place, term in enumerate(row["value"]):
+            tensor = _find_tensor(names.interface, row, place)
+            if tensor is not None and tensor[1] == list(term[1]):
+                lists["inputs"][made.first + place].tensor = names.tensors.index(tensor[0])
+                lists["inputs"][made.first + place].item_bytes = int(term[0])
+
+
+def _find_tensor(interface: Row, reads: Row, place: int) -> tuple[str, list[Any]] | None:
+    """Return the name and the shape of the tensor that a term of a row of ``reads`` stands for: of the inputs that are there in turn.
+
+    Attributes that the row does not name have their defaults. None where there are not as many inputs as terms.
+    """
+    attributes = {a["name"]: a["default"] for a in interface["attributes"]} | dict(reads["when"])
+    inputs = [t for t in interface["tensors"] if t["role"] != "output" and find_row(t["present"], attributes)]
+    if len(inputs) != len(reads["value"]):
+        return None
+    return inputs[place]["name"], list(find_row(inputs[place]["shape"], attributes) or ())
 
 
 def _add_rows(table: DecisionTable, name: str, rows: Sequence[Row], add: Callable[[Any], tuple[int, int]]) -> None:
@@ -228,7 +255,10 @@ def _add_survey(table: DecisionTable, survey: Row, place: Mapping[str, int]) -> 
         return
     table.numbers["has_survey"], table.surveyed = 1, sum(1 << i for i in known.values())
     for name in table.kernels:
-        table.lists["weights"] += survey["weights"][name] if name in known else [0.0] * c.NUM_TERMS
+        weights = survey["weights"].get(name, ())
+        table.lists["weights"] += [*weights, *[0.0] * (c.NUM_TERMS - len(weights))]
+        if name in survey.get("shapes", {}):
+            table.lists["models"][place[name]] = make_model(names, survey["shapes"][name])
     for group in survey["groups"]:
         classes = [names.find_class(axis, name) for axis, name in enumerate(group["group"].split("/")[: names.axes.num_survey])]
         columns = {known[name]: num_sizes + i for i, name in enumerate(group["kernels"]) if name in known}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -88,22 +88,29 @@ class Adoption:
 def fit_times(frozen_dir: Path, times: Times, arch: str) -> Adoption:
     """Fit models to times and judge them on problems that were held out; nothing is written.
 
-    Of the models of all kernels, and of those that were timed where they are at home, those are kept that choose better there.
+    Of plain models and finer ones, of all kernels and of those that were timed where they are at home, those that choose best are kept.
 
-    A kernel without times has those of the one that it replaced, where they know exactly one of its variant that is frozen no more.
     """
     frozen = read_op(times.op, frozen_dir)
-    times = _name_kernels(times, frozen)
-    times = _pass_on(times, {entry["kernel"] for entry in frozen.entries})
-    held_out = {at_home: _summarise(frozen, arch, times, at_home=at_home) for at_home in (False, True)}
-    best = min(held_out, key=lambda at_home: held_out[at_home].mean)
-    survey = fit_survey(frozen, arch, times.rows, {"device": times.device, "record": times.record}, at_home=best)
+    times = give_to_frozen(times, frozen)
+    kinds = [{"at_home": at_home, "finer": finer} for at_home in (False, True) for finer in (False, True)]
+    held_out = [_summarise(frozen, arch, times, kind) for kind in kinds]
+    best = min(range(len(kinds)), key=lambda i: held_out[i].mean)
+    survey = fit_survey(frozen, arch, times.rows, {"device": times.device, "record": times.record}, **kinds[best])
     return Adoption(survey, len(times.rows), held_out[best])
 
 
-def _summarise(frozen: FrozenOp, arch: str, times: Times, *, at_home: bool) -> Summary:
-    regrets = cross_validate(frozen, arch, times.rows, times.device, at_home=at_home)
+def _summarise(frozen: FrozenOp, arch: str, times: Times, kind: Mapping[str, bool]) -> Summary:
+    regrets = cross_validate(frozen, arch, times.rows, times.device, **kind)
     return Summary.of(regrets[~np.isnan(regrets)])
+
+
+def give_to_frozen(times: Times, frozen: FrozenOp) -> Times:
+    """Return times as those of the frozen kernels, on problems that the index knows.
+
+    A kernel without times has those of the one that it replaced, where they know exactly one of its variant that is frozen no more.
+    """
+    return _pass_on(_name_kernels(times, frozen), {entry["kernel"] for entry in frozen.entries})
 
 
 def _name_kernels(times: Times, frozen: FrozenOp) -> Times:

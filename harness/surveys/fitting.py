@@ -1,16 +1,19 @@
 """Models of frozen kernels' times, fitted to measured times: the survey in an op's index.
 
-A model is a sum of five terms with weights of at least 0 (``docs/frozen.md``), by least squares of the relative error. A kernel's times
-count by how near they are to the fastest on the problem: where a kernel is far behind, how far does not matter. What a model is off on the
-problems themselves is kept beside it, and on those of the index's medians, which it is not fitted to: so a call at the sizes of a benched
-problem, with another activation, is judged by what was measured there. Fallbacks have no model: they serve what nothing else does, and are
-slow by factors where they were never timed.
+A model is a sum of terms with weights of at least 0 (``docs/frozen.md``), by least squares of the relative error. A kernel's times count by
+how near they are to the fastest on the problem: where a kernel is far behind, how far does not matter. What a model is off on the problems
+themselves is kept beside it, and on those of the index's medians, which it is not fitted to: so a call at the sizes of a benched problem,
+with another activation, is judged by what was measured there. Fallbacks have no model: they serve what nothing else does, and are slow by
+factors where they were never timed.
+
+A finer model, where enough problems were timed, has two terms more, and which tiles are worked on at once is looked for among a few shapes
+(:mod:`harness.surveys.shapes`).
 """
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,53 +21,111 @@ from numpy.typing import NDArray
 
 from contract.calls import Problem
 from contract.decision import Asked, DecisionCore, open_core
+from contract.decision_tables import make_model
 from contract.frozen_set import FrozenOp
 from harness.errors import FrozenUseError
+from harness.surveys.least_squares import choose_columns, solve_columns
+from harness.surveys.shapes import Shape, list_shapes
 
-# A model has at most half as many weights as problems, and at least two.
-MIN_PROBLEMS = 4
+# A model has at most half as many weights as problems.
+MIN_PROBLEMS = 3
+# So many problems give a finer model another shape, if that leaves at most such a share of the squared errors, and the terms that a plain
+# one lacks.
+_MIN_SHAPED, _MOST_LEFT = 16, 0.9
+_MIN_FINE, _NUM_PLAIN_TERMS = 24, 5
 _NUM_WEIGHT_DIGITS, _NUM_ERROR_DECIMALS = 6, 4
 # A problem with times: `sizes`, `attributes`, and `times_us` by kernel.
 TimesRow = Mapping[str, Any]
+_Floats = NDArray[np.float64]
 
 
-def fit_survey(frozen: FrozenOp, arch: str, rows: Sequence[TimesRow], facts: Mapping[str, str], *, at_home: bool = False) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Model:
+    """A kernel's shape and the weights of its first terms; ``is_own``: the shape is not the prior's."""
+
+    shape: Shape
+    is_own: bool
+    weights: tuple[float, ...]
+
+
+class Measured:
+    """Rows of times, and those of the index's medians behind them, as models see them."""
+
+    def __init__(self, frozen: FrozenOp, arch: str, rows: Sequence[TimesRow], device: str) -> None:
+        """Raise :class:`FrozenUseError` for an op whose index says nothing about its cost."""
+        if frozen.description["cost"] is None:
+            raise FrozenUseError(f"{frozen.name} declares no cost (op.py: cost), so its kernels' times cannot be modelled")
+        self.core = open_core(frozen, arch)
+        self.kernels = self.core.table.kernels
+        measured = [*rows, *_list_medians(frozen, arch, device)]
+        self.num_rows = len(rows)
+        self.asked = [ask(self.core, row) for row in measured]
+        self.times: _Floats = np.array([[row["times_us"].get(name, np.nan) for name in self.kernels] for row in measured])
+        self.homes = [self.core.find_bucket_winners(each) for each in self.asked]
+        self.rivals = {entry["kernel"] for entry in frozen.entries if entry["role"] != "fallback"}
+        interface = frozen.description["interface"]
+        self.shapes = [list_shapes(interface, frozen.kernels[name].manifest["prior"]) for name in self.kernels]
+        self._terms: dict[int, _Floats] = {}
+
+    def find_terms(self, kernel: int) -> _Floats:
+        """Return the terms of a kernel's time by problem and shape."""
+        if kernel not in self._terms:
+            models = [make_model(self.core.table.names, shape) for shape in self.shapes[kernel]]
+            self._terms[kernel] = np.array([self.core.find_terms(each, kernel, models) for each in self.asked])
+        return self._terms[kernel]
+
+
+def fit_survey(
+    frozen: FrozenOp, arch: str, rows: Sequence[TimesRow], facts: Mapping[str, str], *, at_home: bool = False, finer: bool = True
+) -> dict[str, Any]:
     """Return the line of the index that holds the models fitted to rows of times, and what they are off on these and on the medians.
 
     ``at_home``: the winner of a bucket in which nothing was timed has no model. Where few problems were timed, such a kernel looks slower
-    than it is where it is at home; calls there are then decided without the survey.
+    than it is where it is at home; calls there are then decided without the survey. ``finer``: with finer models.
     ``facts`` are the line's ``device`` and ``record``. Raises :class:`FrozenUseError` for an op whose index says nothing about its cost.
     """
-    if frozen.description["cost"] is None:
-        raise FrozenUseError(f"{frozen.name} declares no cost (op.py: cost), so its kernels' times cannot be modelled")
-    core = open_core(frozen, arch)
-    measured = [*rows, *_list_medians(frozen, arch, facts["device"])]
-    asked = [ask(core, row) for row in measured]
-    kernels = core.table.kernels
-    terms = np.array([[core.find_terms(each, kernel) for kernel in range(len(kernels))] for each in asked])
-    times = np.array([[row["times_us"].get(name, np.nan) for name in kernels] for row in measured])
-    drawn = np.arange(len(measured)) < len(rows)
-    rivals = {entry["kernel"] for entry in frozen.entries if entry["role"] != "fallback"}
+    measured = Measured(frozen, arch, rows, facts["device"])
+    return fit_measured(measured, np.ones(len(rows), np.bool_), facts, at_home=at_home, finer=finer)
+
+
+def fit_measured(
+    measured: Measured, known: NDArray[np.bool_], facts: Mapping[str, str], *, at_home: bool = False, finer: bool = True
+) -> dict[str, Any]:
+    """Return what :func:`fit_survey` does, of the rows of times that are ``known`` alone."""
+    core, times = measured.core, measured.times
+    kept = np.append(known, np.ones(len(times) - measured.num_rows, np.bool_))
+    drawn = kept & (np.arange(len(times)) < measured.num_rows)
     winners = {winner.kernel for winner in core.table.lists["winners"]} if at_home else set()
-    home = [core.find_bucket_winners(each) for each in asked] if at_home else []
-    weights: dict[str, list[float]] = {}
-    errors: dict[str, NDArray[np.float64]] = {}
-    for i, name in enumerate(kernels):
+    models: dict[str, Model] = {}
+    errors: dict[str, _Floats] = {}
+    for i, name in enumerate(measured.kernels):
         timed = drawn & ~np.isnan(times[:, i])
-        is_known = i not in winners or any(home[row] >> i & 1 for row in np.flatnonzero(timed))
-        if timed.sum() < MIN_PROBLEMS or name not in rivals or not is_known:
+        is_known = i not in winners or any(measured.homes[row] >> i & 1 for row in np.flatnonzero(timed))
+        if timed.sum() < MIN_PROBLEMS or name not in measured.rivals or not is_known:
             continue
-        say = np.nanmin(times[timed], axis=1) / times[timed, i]
-        found = solve_nonnegative(terms[timed, i] / times[timed, i, None] * say[:, None], say, int(timed.sum()) // 2)
-        weights[name] = [float(f"{x:.{_NUM_WEIGHT_DIGITS}g}") for x in found]
-        errors[name] = times[:, i] / (terms[:, i] @ np.array(weights[name])) - 1.0
-    groups: dict[str, list[int]] = {}
-    for i, each in enumerate(asked):
-        groups.setdefault(core.table.names.axes.name_survey_group(core.find_classes(each)), []).append(i)
-    listed = [
-        _describe_group(core, name, [asked[i] for i in at], {k: e[at] for k, e in errors.items()}) for name, at in sorted(groups.items())
-    ]
-    return {"kind": "survey", "arch": arch, "weights": weights, "groups": [group for group in listed if group["kernels"]], **facts}
+        models[name], modelled = _fit_kernel(measured, i, timed, finer)
+        errors[name] = times[:, i] / modelled - 1.0
+    weights = {name: list(model.weights) for name, model in models.items()}
+    shapes = {name: dict(model.shape) for name, model in models.items() if model.is_own}
+    groups = _describe_groups(measured, np.flatnonzero(kept).tolist(), errors)
+    row = {"kind": "survey", "arch": core.table.arch, "weights": weights, "groups": groups, **facts}
+    return row | {"shapes": shapes} if shapes else row
+
+
+def _fit_kernel(measured: Measured, kernel: int, timed: NDArray[np.bool_], finer: bool) -> tuple[Model, _Floats]:
+    """Return a kernel's model, fitted to the problems on which it was timed, and the microseconds that it gives for all."""
+    count = int(timed.sum())
+    num_shapes = None if finer and count >= _MIN_SHAPED else 1
+    num_terms = None if finer and count >= _MIN_FINE else _NUM_PLAIN_TERMS
+    terms, times = measured.find_terms(kernel)[:, :num_shapes, :num_terms], measured.times[timed, kernel]
+    say = np.nanmin(measured.times[timed], axis=1) / times
+    matrices = (terms[timed] * (say / times)[:, np.newaxis, np.newaxis]).transpose(1, 0, 2)
+    columns, left = choose_columns(matrices, say, count // 2)
+    best = int(np.argmin(left))
+    best = best if left[best] < _MOST_LEFT * left[0] else 0
+    found = solve_columns(matrices[best], say, columns[best])
+    weights = tuple(float(f"{x:.{_NUM_WEIGHT_DIGITS}g}") for x in found)
+    return Model(measured.shapes[kernel][best], best > 0, weights), terms[:, best] @ np.array(weights)
 
 
 def ask(core: DecisionCore, row: TimesRow) -> Asked:
@@ -72,7 +133,20 @@ def ask(core: DecisionCore, row: TimesRow) -> Asked:
     return core.ask(core.interface.make_query(Problem(row["sizes"], row["attributes"])))
 
 
-def _describe_group(core: DecisionCore, name: str, asked: Sequence[Asked], errors: Mapping[str, NDArray[np.float64]]) -> dict[str, Any]:
+def _describe_groups(measured: Measured, kept: Sequence[int], errors: Mapping[str, _Floats]) -> list[dict[str, Any]]:
+    """Return the problems of each group in which some kernel with a model was timed."""
+    core = measured.core
+    groups: dict[str, list[int]] = {}
+    for i in kept:
+        groups.setdefault(core.table.names.axes.name_survey_group(core.find_classes(measured.asked[i])), []).append(i)
+    listed = [
+        _describe_group(core, name, [measured.asked[i] for i in at], {k: e[at] for k, e in errors.items()})
+        for name, at in sorted(groups.items())
+    ]
+    return [group for group in listed if group["kernels"]]
+
+
+def _describe_group(core: DecisionCore, name: str, asked: Sequence[Asked], errors: Mapping[str, _Floats]) -> dict[str, Any]:
     """Return the problems of one group: sizes, then by kernel by how much its model is off there (null: not timed)."""
     kernels = [kernel for kernel, off in errors.items() if not np.isnan(off).all()]
     points = []
@@ -94,19 +168,3 @@ def _list_medians(frozen: FrozenOp, arch: str, device: str) -> list[TimesRow]:
             row = found.setdefault(m["problem"], {"sizes": m["sizes"], "attributes": m["attributes"], "times_us": {}})
             row["times_us"][m["kernel"]] = m["median_us"]
     return list(found.values())
-
-
-def solve_nonnegative(matrix: NDArray[np.float64], target: NDArray[np.float64], most: int | None = None) -> NDArray[np.float64]:
-    """Return the x >= 0 with the least |matrix x - target|^2, of which at most ``most`` are not 0.
-
-    That is the best of the plain solutions on all subsets of so few columns.
-    """
-    best, least = np.zeros(matrix.shape[1]), float(target @ target)
-    for count in range(1, min(matrix.shape[1], matrix.shape[1] if most is None else most) + 1):
-        for columns in itertools.combinations(range(matrix.shape[1]), count):
-            part = np.linalg.lstsq(matrix[:, columns], target, rcond=None)[0]
-            error = float(np.sum((matrix[:, columns] @ part - target) ** 2))
-            if (part >= 0).all() and error < least:
-                best, least = np.zeros(matrix.shape[1]), error
-                best[list(columns)] = part
-    return best

@@ -13,6 +13,7 @@ import numpy as np
 
 from contract.decision import open_core
 from contract.frozen_set import read_op
+from harness.surveys.adoption import Times, give_to_frozen, read_times
 from harness.surveys.fitting import TimesRow
 from harness.surveys.published_regret import ESTIMATED, HELD_OUT
 from harness.surveys.regret import Summary, cross_validate, judge
@@ -45,7 +46,9 @@ def make_page(folder: Path) -> str:
     for op in dict.fromkeys(d["op"] for d in documents):
         lines += describe_regret([d for d in documents if d["op"] == op])
     for path in sorted(folder.glob("h200-survey-*.json")):
-        lines += _describe_survey(json.loads(path.read_text()))
+        document = json.loads(path.read_text())
+        files = [path, *sorted(folder.glob(f"h200-times-{document['op']}-*.json"))]
+        lines += _describe_survey(document, read_times(document["op"], files))
     for path in sorted(folder.glob("recorded-regret-*.json")):
         lines += _describe_recorded(json.loads(path.read_text()))
     if (folder / "host-costs.json").is_file():
@@ -109,20 +112,23 @@ def _describe_overhead(document: dict[str, Any]) -> list[str]:
     return [*lines, "", f"Over the launch a call from Python costs {calls['over_the_launch_us']:.2f} us.", ""]
 
 
-def _describe_survey(document: dict[str, Any]) -> list[str]:
+def _describe_survey(document: dict[str, Any], times: Times) -> list[str]:
     """Say what the problems that models were fitted to say of choices, each by models fitted without its tenth."""
     op = document["op"]
-    regrets = cross_validate(replace(read_op(op), surveys={}), _ARCH, document["rows"], document["facts"]["device"])
-    found = Summary.of(regrets)
+    frozen = replace(read_op(op), surveys={})
+    regrets = cross_validate(frozen, _ARCH, give_to_frozen(times, frozen).rows, times.device)
+    found = Summary.of(regrets[~np.isnan(regrets)])
     before = Summary.of([row["regret"] for row in document["rows"]])
+    num_own = before.problems
     mean, p95, most = (f"{100 * x:.2f} %" for x in (found.mean, found.p95, found.max))
     return [
         f"## The survey of {op}, its own problems held out",
         "",
         _describe_facts(document),
         "",
-        f"The {found.problems} problems that the frozen set's models are fitted to, timed like those above. Chosen by models that were",
-        f"fitted without the problem's tenth: mean regret {mean}, 95th percentile {p95}, most {most}. As chosen before there was a survey:",
+        f"The {len(regrets)} problems that the frozen set's models are fitted to, {num_own} of them timed like those above. Chosen by",
+        f"models that were fitted without the problem's tenth, on the {found.problems} whose chosen kernel was timed: mean regret {mean},",
+        f"95th percentile {p95}, most {most}. As those {num_own} were chosen before there was a survey: "
         f"{100 * before.mean:.1f} % and {100 * before.p95:.0f} %.",
         "",
     ]

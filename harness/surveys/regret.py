@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from contract.decision import DecisionCore, How, open_core
 from contract.frozen_set import FrozenOp
 from harness.errors import FrozenUseError
-from harness.surveys.fitting import TimesRow, ask, fit_survey
+from harness.surveys.fitting import Measured, TimesRow, ask, fit_measured
 
 NUM_FOLDS = 10
 
@@ -62,16 +62,18 @@ def judge(core: DecisionCore, rows: Sequence[TimesRow]) -> list[float]:
     return [regret for regret in regrets if regret is not None]
 
 
-def cross_validate(frozen: FrozenOp, arch: str, rows: Sequence[TimesRow], device: str, *, at_home: bool = False) -> NDArray[np.float64]:
+def cross_validate(
+    frozen: FrozenOp, arch: str, rows: Sequence[TimesRow], device: str, *, at_home: bool = False, finer: bool = True
+) -> NDArray[np.float64]:
     """Return by row the regret of the choice by a survey that was fitted without the row's tenth; NaN where the chosen was not timed.
 
-    ``device`` is the GPU that the rows' times are of; ``at_home`` is as for :func:`harness.surveys.fitting.fit_survey`.
+    ``device`` is the GPU that the rows' times are of; ``at_home`` and ``finer`` are as for :func:`harness.surveys.fitting.fit_survey`.
     """
     fold = np.random.default_rng(0).permutation(len(rows)) % NUM_FOLDS
     regrets = np.full(len(rows), np.nan)
+    measured = Measured(frozen, arch, rows, device)
     for number in range(NUM_FOLDS):
-        known = [row for row, f in zip(rows, fold, strict=True) if f != number]
-        survey = fit_survey(frozen, arch, known, {"device": device, "record": ""}, at_home=at_home)
+        survey = fit_measured(measured, fold != number, {"device": device, "record": ""}, at_home=at_home, finer=finer)
         core = open_core(replace(frozen, surveys={arch: survey}), arch)
         for i in np.flatnonzero(fold == number).tolist():
             regret = find_regret(rows[i]["times_us"], choose(core, rows[i])[0])

@@ -140,13 +140,24 @@ def frozen_ops(draw: st.DrawFn) -> FrozenOp:
 @st.composite
 def surveys(draw: st.DrawFn, names: list[str]) -> dict[str, Any]:
     """A survey of some kernels, on some problems of the one group that there is."""
-    weights = {n: draw(st.lists(st.sampled_from([0.0, 0.5, 1.0, 2.0]), min_size=5, max_size=5)) for n in names}
+    weights = {n: draw(st.lists(st.sampled_from([0.0, 0.5, 1.0, 2.0]), min_size=5, max_size=7)) for n in names}
+    tiles = st.dictionaries(st.sampled_from(SIZES), st.sampled_from([8, 64]))
+    shape = st.fixed_dictionaries({"tile": tiles, "slots": st.sampled_from([1.0, 66.0])}, optional={"idle_us": st.sampled_from([0.0, 0.5])})
+    shapes = draw(st.dictionaries(st.sampled_from(names), shape))
     timed = draw(st.lists(st.sampled_from(names), unique=True, min_size=1))
     error = st.one_of(st.none(), st.sampled_from([-0.5, 0.0, 0.25, 1.0]))
     point = st.tuples(st.integers(1, 4096), st.integers(1, 4096), st.lists(error, min_size=len(timed), max_size=len(timed)))
     points = [[m, n, *errors] for m, n, errors in draw(st.lists(point, max_size=4))]
     groups = [{"group": "any/any", "kernels": timed, "points": points}] if points else []
-    return {"kind": "survey", "arch": "sm_90a", "device": "made up", "record": "none", "weights": weights, "groups": groups}
+    return {
+        "kind": "survey",
+        "arch": "sm_90a",
+        "device": "made up",
+        "record": "none",
+        "weights": weights,
+        "shapes": shapes,
+        "groups": groups,
+    }
 
 
 @st.composite

@@ -87,6 +87,12 @@ def test_a_bucket_whose_winner_is_not_surveyed_is_decided_without_the_survey(fro
     [
         (lambda r: r["weights"].update({next(iter(r["weights"])): [1.0]}), r"weights/.*is too short"),
         (lambda r: r["weights"].update({next(iter(r["weights"])): [-1.0, 0, 0, 0, 0]}), r"weights/.*less than the minimum of 0"),
+        (lambda r: r["weights"].update({next(iter(r["weights"])): [1.0] * 8}), r"weights/.*is too long"),
+        (lambda r: r.update(shapes={next(iter(r["weights"])): {"tile": {"L": 8}, "slots": 1}}), r"survey sm_90a: shapes/.*L"),
+        (
+            lambda r: r.update(shapes={next(iter(r["weights"])): {"tile": {"M": 8}, "slots": 0}}),
+            r"slots: .*less than or equal to the minimum",
+        ),
         (lambda r: r["groups"][0]["points"][0].pop(), r"group .*: a point must have 3 sizes of at least 1 and \d+ errors"),
         (lambda r: [p.pop() for p in r["groups"][0]["points"]], r"group .*: a point must have 3 sizes of at least 1 and \d+ errors"),
         (lambda r: r["groups"][0]["points"][0].__setitem__(0, 0), r"survey: group .*: a point must have 3 sizes of at least 1"),

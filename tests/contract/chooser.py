@@ -89,24 +89,48 @@ def estimate_us(op: Mapping[str, Any], manifest: Mapping[str, Any], call: Call) 
     return max(compute, bytes_moved / prior["bytes_per_s"], traffic) * factor * 1e6
 
 
+def list_parts_off(op: Mapping[str, Any], call: Call, reads: Sequence[Any]) -> list[float]:
+    """Return by input how many more parts than one each line of 128 bytes of its rows begins in."""
+    row = next(r for r in op["cost"]["reads"] if r["value"] is reads)
+    attributes = {a["name"]: a["default"] for a in op["interface"]["attributes"]} | row["when"]
+    inputs = [t for t in op["interface"]["tensors"] if t["role"] != "output" and look_up(t["present"], attributes)]
+    if len(inputs) != len(reads):
+        return [0.0] * len(reads)
+    found = []
+    for tensor, (item, names) in zip(inputs, reads, strict=True):
+        stride = call.strides.get(tensor["name"], 0)
+        common = stride if isinstance(stride, int) else math.gcd(*stride[:-1])
+        part = math.gcd(common * int(item), 128) if look_up(tensor["shape"], attributes) == names else 128
+        found.append(128 // max(part, 8) - 1.0)
+    return found
+
+
 def predict_us(
     op: Mapping[str, Any], survey: Mapping[str, Any], manifest: Mapping[str, Any], call: Call, classes: Mapping[str, Any]
 ) -> float:
     """Return what a survey predicts of a kernel: its model's terms with their weights, set right by the problems of the call's group."""
     prior, cost, name = manifest["prior"], op["cost"], manifest["kernel"]
+    shape = survey.get("shapes", {}).get(name, prior)
     flops, num_bytes = (find_sum(look_up(cost[key], call.attributes), call.sizes) for key in ("flops", "bytes_moved"))
-    tile = sorted(prior["tile"].items())
+    tile = sorted(shape["tile"].items())
     steps = {size: float(-(-call.sizes[size] // edge)) for size, edge in tile}
-    waves = math.ceil(math.prod(steps.values()) / prior["slots"])
-    rate = prior["flops_per_s"].get(look_up(cost["flop_unit"], call.attributes), math.inf)
-    compute = flops * math.prod(edge / call.sizes[size] for size, edge in tile) / rate * (waves * prior["slots"]) * 1e6
-    traffic = 0.0
+    tiles, rate = math.prod(steps.values()), prior["flops_per_s"].get(look_up(cost["flop_unit"], call.attributes), math.inf)
+    tile_s = flops * math.prod(edge / call.sizes[size] for size, edge in tile) / rate
+    even, wave_us = tiles / shape["slots"], tile_s * shape["slots"] * 1e6
+    waves = float(math.ceil(even))
+    if (waves - even) * wave_us > shape.get("idle_us", math.inf):
+        waves = even + shape["idle_us"] / wave_us
+    traffic = off_line = 0.0
     if l2 := cost.get("l2_bytes_per_s", {}).get(manifest["arch"]):
-        for item, names in look_up(cost["reads"], call.attributes):
+        reads = look_up(cost["reads"], call.attributes)
+        for (item, names), off in zip(reads, list_parts_off(op, call, reads), strict=True):
+            num_read = math.prod([item, *(float(call.sizes[s]) for s in names)])
             again = math.prod(n for size, n in steps.items() if size not in names)
-            traffic += math.prod([item, *(float(call.sizes[s]) for s in names)]) * again / l2 * 1e6
-    terms = [1.0, waves, compute, num_bytes / prior["bytes_per_s"] * 1e6, traffic]
-    time = sum(w * term for w, term in zip(survey["weights"][name], terms, strict=True))
+            traffic += num_read * again / l2 * 1e6
+            off_line += num_read * off * again / l2 * 1e6
+    memory_us = num_bytes / prior["bytes_per_s"] * 1e6
+    terms = [1.0, waves, tile_s * (waves * shape["slots"]) * 1e6, memory_us, traffic, off_line, tile_s * tiles * 1e6]
+    time = sum(w * term for w, term in zip(survey["weights"][name], terms, strict=False))
     off, says = 0.0, 1.0
     exact: list[float] = []
     sizes = sorted(call.sizes)

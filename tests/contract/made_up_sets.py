@@ -114,6 +114,8 @@ def draw_cost(generator: random.Random, sizes: list[str], attributes: Row) -> Ro
         return [[generator.choice([1.0, 2.0, 4.5]), generator.choices(sizes, k=generator.randint(0, 3))] for _ in range(3)]
 
     def draw_reads() -> Any:
+        if generator.random() < 0.5:  # x and w as they are
+            return [[4.0, [sizes[0], sizes[-1]]], [12.0, [sizes[-1], sizes[0]]]]
         return [[4.0, generator.sample(sizes, generator.randint(1, len(sizes)))] for _ in range(generator.randint(1, 3))]
 
     tables = {"flops": draw_table(draw_sum), "bytes_moved": draw_table(draw_sum), "flop_unit": when_always("fp32")}
@@ -187,8 +189,16 @@ def draw_survey(generator: random.Random, description: Row, manifests: dict[str,
             errors = [None if generator.random() < 0.3 else round(generator.uniform(-0.6, 1.5), 4) for _ in timed]
             points.append([int(2 ** generator.uniform(0, 10)) for _ in names] + errors)
         groups += [{"group": "/".join(classes) or "any", "kernels": timed, "points": points}] if points else []
-    weights = {k: [float(f"{generator.uniform(0, 3):.3g}") for _ in range(5)] for k in known}
-    return {"kind": "survey", "arch": ARCH, "weights": weights, "groups": groups}
+    weights = {k: [float(f"{generator.uniform(0, 3):.3g}") for _ in range(generator.randint(5, 7))] for k in known}
+    shapes = {k: draw_shape(generator, names) for k in known if generator.random() < 0.5}
+    return {"kind": "survey", "arch": ARCH, "weights": weights, "groups": groups} | ({"shapes": shapes} if shapes else {})
+
+
+def draw_shape(generator: random.Random, sizes: list[str]) -> Row:
+    """Draw tiles of some sizes that are worked on at once: a number of them that need not be whole."""
+    tile = {size: 2 ** generator.randint(0, 8) for size in generator.sample(sizes, generator.randint(0, min(3, len(sizes))))}
+    idle = {"idle_us": generator.choice([0.0, 1e-4, 1.0])} if generator.random() < 0.5 else {}
+    return {"tile": tile, "slots": generator.choice([1.0, 16.5, 264.0])} | idle
 
 
 def draw_point(generator: random.Random, description: Row) -> tuple[dict[str, int], Row]:

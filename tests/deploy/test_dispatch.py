@@ -73,8 +73,10 @@ def make_survey(op: dict[str, Any], kernels: list[str], generator: random.Random
             points.append([int(2 ** generator.uniform(0, 14)) for _ in names] + errors)
         if points:
             groups.append({"group": "/".join(classes), "kernels": timed, "points": points})
-    weights = {k: [float(f"{generator.uniform(0, 3):.3g}") for _ in range(5)] for k in known}
-    return {"kind": "survey", "arch": "sm_90a", "device": "made up", "record": "none", "weights": weights, "groups": groups}
+    weights = {k: [float(f"{generator.uniform(0, 3):.3g}") for _ in range(7)] for k in known}
+    shapes = {k: {"tile": dict.fromkeys(names, 64), "slots": 33.0, "idle_us": 2.0} for k in known[::2]}
+    facts = {"kind": "survey", "arch": "sm_90a", "device": "made up", "record": "none"}
+    return facts | {"weights": weights, "shapes": shapes, "groups": groups}
 
 
 @pytest.fixture(scope="module")

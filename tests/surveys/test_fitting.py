@@ -22,10 +22,12 @@ from harness.errors import FrozenError, FrozenUseError
 from harness.freezing.store.changes import demote
 from harness.freezing.store.index import read_frozen_op
 from harness.freezing.store.verify import check_op
-from harness.surveys.adoption import _name_kernels, adopt_survey, fit_times, read_times
-from harness.surveys.fitting import ask, fit_survey, solve_nonnegative
+from harness.surveys.adoption import adopt_survey, fit_times, give_to_frozen, read_times
+from harness.surveys.fitting import ask, fit_survey
+from harness.surveys.least_squares import solve_nonnegative
 from harness.surveys.records import find_folder
 from harness.surveys.regret import Summary, cross_validate
+from harness.surveys.shapes import list_shapes
 
 OP, ARCH = "gemm_bias_act", "sm_90a"
 TIMES = [find_folder() / f"h200-{name}.json" for name in (f"survey-{OP}", f"times-{OP}-fp32", f"times-{OP}-listed")]
@@ -77,7 +79,7 @@ def test_the_committed_survey_comes_out_of_the_committed_times_bit_for_bit() -> 
     found = fit_times(find_frozen_dir(), read_times(OP, TIMES), ARCH)
     assert found.survey == committed
     assert json.dumps(found.survey, sort_keys=True) == json.dumps(committed, sort_keys=True)
-    assert 0 < found.held_out.mean < 0.07
+    assert 0 < found.held_out.mean < 0.02
 
 
 def test_few_problems_make_a_model_of_few_weights() -> None:
@@ -102,6 +104,54 @@ def test_a_fit_finds_the_weights_that_made_the_times(frozen: FrozenOp) -> None:
     assert errors and max(map(abs, errors)) < 1e-3
 
 
+def test_a_fit_finds_the_shapes_that_made_the_times(frozen: FrozenOp) -> None:
+    frozen = replace(frozen, medians=())
+    made = make_survey(frozen)
+    clusters = {
+        name: {"tile": prior["tile"] | {"M": 2 * prior["tile"]["M"]}, "slots": prior["slots"] / 2.0}
+        for name in made["weights"]
+        if name.startswith("wgmma") and (prior := frozen.kernels[name].manifest["prior"])
+    }
+    rows = draw_times(open_surveyed(frozen, made | {"shapes": clusters}), 60, noise=0.0)
+    found = fit_survey(frozen, ARCH, rows, FACTS)
+    shapes = found["shapes"]
+    assert len(shapes) > 3 and shapes == {name: clusters[name] for name in shapes}  # of some, both shapes give the same times
+    assert "shapes" not in fit_survey(frozen, ARCH, rows, FACTS, finer=False)
+
+
+def test_shapes_are_the_priors_and_what_blocks_may_make_of_it(frozen: FrozenOp) -> None:
+    interface = frozen.description["interface"]
+    shapes = list_shapes(interface, {"tile": {"M": 128, "N": 64}, "slots": 132})
+    assert shapes[0] == {"tile": {"M": 128, "N": 64}, "slots": 132.0}
+    assert {"tile": {"M": 256, "N": 64}, "slots": 66.0} in shapes and {"tile": {"M": 128, "N": 64}, "slots": 33.0} in shapes
+    assert not any("idle_us" in shape for shape in shapes)
+    dealt = list_shapes(interface, {"tile": {"M": 128, "N": 64, "K": 512}, "slots": 132})
+    assert dealt[0]["tile"] == {"M": 128, "N": 64, "K": 512} and {"tile": {"M": 128, "N": 64}, "slots": 132.0, "idle_us": 4.0} in dealt
+    assert list_shapes(interface, {"tile": {}, "slots": 132}) == [{"tile": {}, "slots": 132.0}]
+
+
+def test_a_survey_without_the_later_terms_predicts_what_it_did(frozen: FrozenOp) -> None:
+    made = make_survey(frozen)
+    longer = made | {"weights": {name: [*weights, 0.0, 0.0] for name, weights in made["weights"].items()}}
+    cores = [open_surveyed(frozen, survey) for survey in (made, longer)]
+    for row in draw_times(cores[0], 5, noise=0.0):
+        assert predict(cores[0], row) == predict(cores[1], row)
+
+
+def test_rows_that_begin_off_the_lines_of_memory_cost_more(frozen: FrozenOp) -> None:
+    core = open_core(frozen, ARCH)
+    kernel = next(i for i, name in enumerate(core.table.kernels) if name.startswith("wgmma"))
+    sizes = {"M": 512, "N": 1024, "K": 1024}
+
+    def find_terms(stride: int) -> list[float]:
+        query = core.interface.make_query(Problem(sizes, BFLOAT16, {"a": stride}))
+        return core.find_terms(core.ask(query), kernel)[0]
+
+    on, half, off, far = (find_terms(1024 + more) for more in (0, 32, 8, 1))
+    assert on[5] == 0.0 < half[5] and off[5] == pytest.approx(7 * half[5]) and far[5] == pytest.approx(15 * half[5])
+    assert on[:5] == half[:5] == off[:5]
+
+
 def test_medians_are_points_of_a_survey_that_is_not_fitted_to_them(frozen: FrozenOp) -> None:
     plain = replace(frozen, medians=())
     rows = draw_times(open_surveyed(plain, make_survey(plain)), 60, noise=0.0)
@@ -109,8 +159,8 @@ def test_medians_are_points_of_a_survey_that_is_not_fitted_to_them(frozen: Froze
     assert found["weights"] == without["weights"]
     median = next(m for m in frozen.medians if m["kernel"] in found["weights"])
     core = open_surveyed(frozen, found | {"groups": []})
-    modelled = core.find_terms(ask(core, median), core.table.kernels.index(median["kernel"]))
-    us = sum(w * term for w, term in zip(found["weights"][median["kernel"]], modelled, strict=True))
+    (modelled,) = core.find_terms(ask(core, median), core.table.kernels.index(median["kernel"]))
+    us = sum(w * term for w, term in zip(found["weights"][median["kernel"]], modelled, strict=False))
     name = core.table.names.axes.name_survey_group(core.find_classes(ask(core, median)))
     group = next(g for g in found["groups"] if g["group"] == name)
     sizes = [median["sizes"][s] for s in "KMN"]
@@ -212,7 +262,7 @@ def test_wrong_use_of_the_verb_is_one_message(words: list[str], code: int, messa
 def test_the_verb_fits_and_writes_nothing() -> None:
     before = (find_frozen_dir() / OP / "index.jsonl").read_bytes()
     done = CliRunner().invoke(build_app(["survey"]), ["survey", "fit", OP, *map(str, TIMES)])
-    assert done.exit_code == 0 and "431 problems, 43 kernels; regret where a tenth is held out in turn: mean 5.74 %" in done.output
+    assert done.exit_code == 0 and "431 problems, 43 kernels; regret where a tenth is held out in turn: mean 1.76 %" in done.output
     assert (find_frozen_dir() / OP / "index.jsonl").read_bytes() == before
 
 
@@ -228,8 +278,18 @@ def test_winners_that_were_not_timed_at_home_are_left_out_where_that_chooses_bet
     frozen = read_op("rmsnorm_backward")
     times = read_times(frozen.name, [find_folder() / f"h200-drawn-{frozen.name}.json"])
     found = fit_times(find_frozen_dir(), times, ARCH)
-    named = _name_kernels(times, frozen)
+    named = give_to_frozen(times, frozen)
     regrets = [np.nanmean(cross_validate(frozen, ARCH, named.rows, times.device, at_home=h)) for h in (False, True)]
     assert found.held_out.mean == min(regrets) < max(regrets)
     kept = [fit_survey(frozen, ARCH, named.rows, FACTS, at_home=h)["weights"].keys() for h in (False, True)]
     assert kept[1] < kept[0] and found.survey["weights"].keys() == kept[1]
+
+
+def test_plain_models_are_kept_where_they_choose_better() -> None:
+    times = read_times("layernorm", [find_folder() / "h100-survey-layernorm.json"])
+    found = fit_times(find_frozen_dir(), times, ARCH)
+    frozen = read_op("layernorm")
+    named = give_to_frozen(times, frozen)
+    regrets = [np.nanmean(cross_validate(frozen, ARCH, named.rows, times.device, finer=f)) for f in (False, True)]
+    assert found.held_out.mean == regrets[0] < regrets[1]
+    assert "shapes" not in found.survey and all(len(w) == 5 for w in found.survey["weights"].values())
