@@ -20,7 +20,19 @@
 
 namespace aicf::reduce {
 
+// Blocks of so many threads that a multiprocessor is to hold at least: so it has enough bytes on their way. Packs that are put
+// together from two want more registers, and states with a place what there is.
+template <class Reduction>
+inline constexpr bool kHasPlaces = sizeof(typename Reduction::State) > sizeof(float);
+template <class Reduction, int kThreads>
+inline constexpr int kRowBlocks = kHasPlaces<Reduction> ? 1 : 1280 / (kThreads < 64 ? 64 : kThreads);
+template <class Reduction, class Span, int kThreads>
+inline constexpr int kColumnBlocks = kHasPlaces<Reduction> ? 1 : (Span::kJoins ? 768 : 1024) / kThreads;
+
 // ------------------------------------------------------------------------------------------------------------------------------ naive
+
+// Elements that a thread loads one by one before it uses the first.
+inline constexpr int kSinglesInFlight = 8;
 
 // A thread per result: `count` elements, `step` apart, the first of result i at i * pitch.
 template <class Reduction, class Element, int kThreads>
@@ -30,7 +42,9 @@ __global__ void __launch_bounds__(kThreads)
     if (i >= results) return;
     const Element* x = static_cast<const Element*>(p.x) + i * pitch;
     auto state = Reduction::start();
-    for (std::int64_t k = 0; k < count; ++k) state = Reduction::take(state, to_float(x[k * step]), k);
+    visit_rounds<kSinglesInFlight>(
+        0, count, 1, [&](std::int64_t k) { return x[k * step]; },
+        [&](int, Element value, std::int64_t k) { state = Reduction::take(state, to_float(value), k); });
     write_result(p, i, state, count);
 }
 
@@ -56,7 +70,7 @@ __global__ void __launch_bounds__(kThreads) reduce_all_naive(const ReduceParams 
 
 // kThreads threads per row, kRows rows per block.
 template <class Reduction, class Element, int kThreads, int kRows>
-__global__ void __launch_bounds__(kThreads* kRows) reduce_row_groups(const ReduceParams p) {
+__global__ void __launch_bounds__(kThreads* kRows, kRowBlocks<Reduction, kThreads * kRows>) reduce_row_groups(const ReduceParams p) {
     using Group = RowGroup<kThreads, kRows>;
     __shared__ typename Reduction::State partials[Group::kPartials];
     const Group group;
@@ -120,45 +134,64 @@ __global__ void __launch_bounds__(kThreads)
 
 // ---------------------------------------------------------------------------------------------------------------------------- columns
 
-template <class Element, int kWidth>
-__device__ __forceinline__ Columns<Element, kWidth> find_columns(const ReduceParams& p, bool is_packed) {
-    return {p.columns, static_cast<int>(threadIdx.x) % kWidth, is_packed};
+template <int kWidth, int kLanes>
+__device__ __forceinline__ RowSteps find_rows(const ReduceParams& p) {
+    const int lane = static_cast<int>(threadIdx.x) / kWidth;
+    return {static_cast<std::int64_t>(blockIdx.y) * kLanes + lane, p.rows, static_cast<int>(gridDim.y) * kLanes};
 }
 
-// Over rows: a block takes kWidth packs of columns, and of the rows every gridDim.y-th group of kLanes.
+template <class Element, int kWidth, int kLanes>
+__device__ __forceinline__ Columns<Element, kWidth, kLanes> find_columns(const ReduceParams& p, bool is_packed, const RowSteps& rows) {
+    using Span = Columns<Element, kWidth, kLanes>;
+    const auto address = reinterpret_cast<std::uintptr_t>(static_cast<const Element*>(p.x) + rows.first * p.ldx);
+    const int skew = Span::kMaySkew && is_packed ? static_cast<int>(address % 16 / sizeof(Element)) : 0;
+    return {p.rows, p.columns, p.ldx, static_cast<int>(threadIdx.x) % kWidth, skew, is_packed};
+}
+
+// Over rows: a block takes `width` packs of columns, kWidth or one less (see Columns), and of the rows every gridDim.y-th group of kLanes.
 template <bool kIsAtomic, class Reduction, class Element, int kWidth, int kLanes>
-__global__ void __launch_bounds__(kWidth* kLanes)
-    reduce_column_parts(const ReduceParams p, bool is_packed, const Target<typename Reduction::State> target) {
-    constexpr int kElems = kPackElems<Element>, kColumns = kWidth * kElems;
-    __shared__ typename Reduction::State shared[kLanes][kColumns];
+__global__ void __launch_bounds__(kWidth* kLanes, kColumnBlocks<Reduction, Columns<Element, kWidth, kLanes>, kWidth * kLanes>)
+    reduce_column_parts(const ReduceParams p, bool is_packed, int width, const Target<typename Reduction::State> target) {
+    using State = typename Reduction::State;
+    constexpr int kElems = kPackElems<Element>, kColumns = kWidth * kElems, kThreads = kWidth * kLanes;
+    // A column further apart, so that the lanes of a column are in different banks.
+    __shared__ State shared[kLanes][kColumns + 1];
     allow_successor();
-    const auto span = find_columns<Element, kWidth>(p, is_packed);
+    const RowSteps rows = find_rows<kWidth, kLanes>(p);
+    const auto span = find_columns<Element, kWidth, kLanes>(p, is_packed, rows);
     const int lane = static_cast<int>(threadIdx.x) / kWidth;
-    typename Reduction::State states[kElems];
+    const std::int64_t begin = static_cast<std::int64_t>(blockIdx.x) * width * kElems;
+    State states[kElems];
 #pragma unroll
-    for (auto& state : states) state = Reduction::start();
-    const RowSteps rows = {static_cast<std::int64_t>(blockIdx.y) * kLanes + lane, p.rows, static_cast<std::int64_t>(gridDim.y) * kLanes};
-    gather_columns<Reduction>(states, span, static_cast<const Element*>(p.x), p.ldx, blockIdx.x, rows,
+    for (State& state : states) state = Reduction::start();
+    gather_columns<Reduction>(states, span, static_cast<const Element*>(p.x), begin + span.find_offset(0), rows,
                               [](std::int64_t row, int) { return row; });
 #pragma unroll
-    for (int i = 0; i < kElems; ++i) shared[lane][span.find_offset(i)] = states[i];
+    for (int i = 0; i < kElems; ++i) {
+        const int offset = span.find_offset(i);
+        if (offset >= 0 && offset < width * kElems) shared[lane][offset] = states[i];
+    }
     __syncthreads();
-    for (int i = static_cast<int>(threadIdx.x); i < kColumns; i += kWidth * kLanes) {
-        const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * kColumns + i;
-        if (column >= p.columns) continue;
-        auto state = shared[0][i];
-        for (int other = 1; other < kLanes; ++other) state = Reduction::combine(state, shared[other][i]);
-        deliver<kIsAtomic>(p, target, blockIdx.y * p.columns + column, column, state, p.rows);
+    // kTeam threads put the lanes of a column together.
+    constexpr int kTeam = kThreads / kColumns < 1 ? 1 : (kThreads / kColumns < kWarpSize ? kThreads / kColumns : kWarpSize);
+    const int rank = static_cast<int>(threadIdx.x) % kTeam;
+    for (int i = static_cast<int>(threadIdx.x) / kTeam; i < kColumns; i += kThreads / kTeam) {
+        const std::int64_t column = begin + i;
+        const bool is_real = i < width * kElems && column < p.columns;
+        State state = is_real ? shared[rank][i] : Reduction::start();
+#pragma unroll 8
+        for (int other = rank + kTeam; other < kLanes && is_real; other += kTeam) state = Reduction::combine(state, shared[other][i]);
+        state = reduce_group<kTeam>(state, static_cast<State*>(nullptr), [](auto a, auto b) { return Reduction::combine(a, b); });
+        if (is_real && rank == 0) deliver<kIsAtomic>(p, target, blockIdx.y * p.columns + column, column, state, p.rows);
     }
 }
 
-inline constexpr int kFinishWidth = 32, kFinishThreads = 256;
+inline constexpr int kFinishWidth = 32;
 
-// Puts the parts of each column together, in their order within each of 8 lanes. A block takes kFinishWidth columns.
-template <class Reduction>
-__global__ void __launch_bounds__(kFinishThreads)
+// Puts the parts of each column together, in their order within each of kLanes lanes. A block takes kFinishWidth columns.
+template <class Reduction, int kLanes>
+__global__ void __launch_bounds__(kFinishWidth* kLanes)
     reduce_finish_columns(const ReduceParams p, const typename Reduction::State* partials, std::int64_t num_parts) {
-    constexpr int kLanes = kFinishThreads / kFinishWidth;
     __shared__ typename Reduction::State shared[kLanes][kFinishWidth];
     wait_for_predecessor();
     const int rank = static_cast<int>(threadIdx.x) % kFinishWidth, lane = static_cast<int>(threadIdx.x) / kFinishWidth;
@@ -170,6 +203,7 @@ __global__ void __launch_bounds__(kFinishThreads)
     shared[lane][rank] = state;
     __syncthreads();
     if (lane != 0 || column >= p.columns) return;
+#pragma unroll 8
     for (int other = 1; other < kLanes; ++other) state = Reduction::combine(state, shared[other][rank]);
     write_result(p, column, state, p.rows);
 }
@@ -179,24 +213,26 @@ __global__ void __launch_bounds__(kFinishThreads)
 // Over all of a matrix whose rows do not follow each other: a block takes kWidth packs of columns at a time, and of the rows every
 // gridDim.y-th group of kLanes.
 template <bool kIsAtomic, class Reduction, class Element, int kWidth, int kLanes>
-__global__ void __launch_bounds__(kWidth* kLanes)
+__global__ void __launch_bounds__(kWidth* kLanes, 1)
     reduce_whole_parts(const ReduceParams p, bool is_packed, const Target<typename Reduction::State> target) {
     constexpr int kThreads = kWidth * kLanes, kElems = kPackElems<Element>;
     __shared__ typename Reduction::State shared[RowGroup<kThreads>::kPartials];
     allow_successor();
-    const auto span = find_columns<Element, kWidth>(p, is_packed);
-    const int lane = static_cast<int>(threadIdx.x) / kWidth;
-    const RowSteps rows = {static_cast<std::int64_t>(blockIdx.y) * kLanes + lane, p.rows, static_cast<std::int64_t>(gridDim.y) * kLanes};
+    const RowSteps rows = find_rows<kWidth, kLanes>(p);
+    const auto span = find_columns<Element, kWidth, kLanes>(p, is_packed, rows);
     auto total = Reduction::start();
-    for (std::int64_t block = blockIdx.x; block * (kWidth * kElems) < p.columns; block += gridDim.x) {
+    // A pack further than the row: threads whose columns lie to the left by a skew have its end there.
+    for (std::int64_t begin = static_cast<std::int64_t>(blockIdx.x) * (kWidth * kElems); begin < p.columns + kElems;
+         begin += static_cast<std::int64_t>(gridDim.x) * (kWidth * kElems)) {
         typename Reduction::State states[kElems];
 #pragma unroll
         for (auto& state : states) state = Reduction::start();
-        gather_columns<Reduction>(states, span, static_cast<const Element*>(p.x), p.ldx, block, rows,
-                                  [&](std::int64_t row, int i) { return row * p.columns + span.find_column(block, i); });
+        gather_columns<Reduction>(states, span, static_cast<const Element*>(p.x), begin + span.find_offset(0), rows,
+                                  [&](std::int64_t row, int i) { return row * p.columns + begin + span.find_offset(i); });
 #pragma unroll
         for (int i = 0; i < kElems; ++i) {
-            if (span.find_column(block, i) < p.columns) total = Reduction::combine(total, states[i]);
+            const std::int64_t column = begin + span.find_offset(i);
+            if (column >= 0 && column < p.columns) total = Reduction::combine(total, states[i]);
         }
     }
     total = reduce_group<kThreads>(total, shared, [](auto a, auto b) { return Reduction::combine(a, b); });

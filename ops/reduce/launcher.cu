@@ -26,23 +26,34 @@ struct Call {
 
 bool is_contiguous(const Params& p) { return p.ldx == p.columns || p.rows == 1; }
 
-// Cuts `count` elements, of each of `rows` rows, into parts for about kBlocks blocks in all; a thread has a round of loads at the least.
+constexpr int kSms = 132;  // of the chip that blocks are counted for
+
+// Cuts `count` elements, of each of `rows` rows, into parts for about kBlocks blocks in all. A thread has a round of loads, or less where
+// there would be fewer blocks than multiprocessors: either way one wait.
 template <class Element>
 Cut cut_rows(std::int64_t rows, std::int64_t count) {
-    constexpr std::int64_t kRound = std::int64_t{kThreads} * kPackElems<Element> * kPacksInFlight;
-    const std::int64_t wanted = std::max<std::int64_t>(std::min(kBlocks / rows, count / kRound), 1);
+    constexpr std::int64_t kPass = std::int64_t{kThreads} * kPackElems<Element>, kRound = kPass * kPacksInFlight;
+    const std::int64_t spread = std::max(divide_up(count, kRound), std::min(kSms / rows, count / kPass));
+    const std::int64_t wanted = std::max<std::int64_t>(std::min(kBlocks / rows, spread), 1);
     const std::int64_t elems = divide_up(divide_up(count, wanted), kPackElems<Element>) * kPackElems<Element>;
     return {count, divide_up(count, elems), elems};
 }
 
-// Blocks along columns and along rows.
+// Blocks along columns and along rows. They do not depend on addresses, as the workspace must not.
 template <class Element, int kColumnWidth>
 dim3 cut_columns(const Params& p) {
-    constexpr int kLanes = kThreads / kColumnWidth;
+    constexpr int kLanes = kThreads / kColumnWidth, kRoundRows = kPacksInFlight * kLanes;
     const std::int64_t along = divide_up(p.columns, kColumnWidth * kPackElems<Element>);
-    const std::int64_t most = std::min(divide_up(p.rows, 2 * kPacksInFlight * kLanes), kMaxParts);
-    const std::int64_t parts = std::max<std::int64_t>(std::min<std::int64_t>(kBlocks / std::min<std::int64_t>(along, kBlocks), most), 1);
-    return dim3(static_cast<unsigned>(along), static_cast<unsigned>(parts));
+    dim3 grid(static_cast<unsigned>(along), 1);
+    // One part where it is read within the time of a second launch, and where blocks along columns fill the chip for about as long.
+    constexpr std::int64_t kFewRounds = 2, kShortRounds = 4, kMostRounds = 16;
+    const std::int64_t rounds = divide_up(p.rows, kRoundRows);
+    if (rounds <= kFewRounds || (rounds <= kMostRounds && p.rows * kSms <= kShortRounds * kRoundRows * along)) return grid;
+    // Two rounds for a thread, or one where there would be too few blocks.
+    const std::int64_t most = std::min(std::max(divide_up(rounds, 2), std::min(rounds, divide_up(kSms, along))), kMaxParts);
+    const std::int64_t parts = std::min<std::int64_t>(kBlocks / std::min<std::int64_t>(along, kBlocks), most);
+    grid.y = static_cast<unsigned>(std::max<std::int64_t>(parts, 1));
+    return grid;
 }
 
 // The same where a block goes on to the next columns: at most kBlocks blocks in all.
@@ -114,6 +125,31 @@ struct row_parts {
     }
 };
 
+template <class Element, int kColumnWidth>
+bool reads_packs(const Params& p) {
+    using Span = Columns<Element, kColumnWidth, kThreads / kColumnWidth>;
+    return Span::kShifts || Span::kJoins || has_pack_rows<Element>(p.x, p.ldx);
+}
+
+template <bool kIsAtomic, class Reduction, class Element>
+AicfStatus launch_column_parts(const Call& call, const Target<typename Reduction::State>& target) {
+    constexpr int kLanes = kThreads / kWidth;
+    const Params& p = call.p;
+    const bool may_shift = Columns<Element, kWidth, kLanes>::kShifts && !has_pack_rows<Element>(p.x, p.ldx);
+    const int width = may_shift ? kWidth - 1 : kWidth;
+    dim3 grid = cut_columns<Element, kWidth>(p);
+    grid.x = static_cast<unsigned>(divide_up(p.columns, width * kPackElems<Element>));
+    return launch_kernel(reduce_column_parts<kIsAtomic, Reduction, Element, kWidth, kLanes>, grid, kThreads, 0, call.stream, p,
+                         reads_packs<Element, kWidth>(p), width, target);
+}
+
+template <class Reduction, int kLanes>
+AicfStatus finish_columns(const Call& call, unsigned parts) {
+    const auto* partials = static_cast<const typename Reduction::State*>(call.workspace);
+    return launch_early(reduce_finish_columns<Reduction, kLanes>, static_cast<unsigned>(divide_up(call.p.columns, kFinishWidth)),
+                        kFinishWidth * kLanes, 0, 1, call.stream, call.p, partials, std::int64_t{parts});
+}
+
 template <class Reduction, class Element>
 struct column_parts {
     static std::int64_t count_parts(const Params& p) {
@@ -125,11 +161,11 @@ struct column_parts {
         const Params& p = call.p;
         const dim3 grid = cut_columns<Element, kWidth>(p);
         const auto target = find_target<Reduction>(call, count_parts(p));
-        AICF_RETURN_IF_NOT_OK(launch_kernel(reduce_column_parts<false, Reduction, Element, kWidth, kThreads / kWidth>, grid, kThreads, 0,
-                                            call.stream, p, has_pack_rows<Element>(p.x, p.ldx), target));
+        AICF_RETURN_IF_NOT_OK((launch_column_parts<false, Reduction, Element>(call, target)));
+        // A thread puts few parts together: each four of them are a wait.
+        constexpr unsigned kFewParts = 32;
         if (grid.y == 1) return make_ok();
-        return launch_early(reduce_finish_columns<Reduction>, static_cast<unsigned>(divide_up(p.columns, kFinishWidth)), kFinishThreads, 0,
-                            1, call.stream, p, static_cast<const typename Reduction::State*>(call.workspace), std::int64_t{grid.y});
+        return grid.y <= kFewParts ? finish_columns<Reduction, 8>(call, grid.y) : finish_columns<Reduction, 32>(call, grid.y);
     }
 };
 
@@ -151,7 +187,7 @@ struct whole {
                                  target);
         }
         return launch_kernel(reduce_whole_parts<kIsAtomic, Reduction, Element, kWholeWidth, kThreads / kWholeWidth>, cut_whole<Element>(p),
-                             kThreads, 0, call.stream, p, has_pack_rows<Element>(p.x, p.ldx), target);
+                             kThreads, 0, call.stream, p, reads_packs<Element, kWholeWidth>(p), target);
     }
 
     static AicfStatus launch(const Call& call) {
@@ -177,8 +213,7 @@ struct atomic {
             const std::size_t bytes = sizeof(float) * static_cast<std::size_t>(is_all ? 1 : p.columns);
             AICF_RETURN_IF_CUDA_ERROR(cudaMemsetAsync(p.y, 0, bytes, call.stream));
             if (is_all) return whole<Reduction, Element>::template launch_parts<true>(call, target);
-            return launch_kernel(reduce_column_parts<true, Reduction, Element, kWidth, kThreads / kWidth>, cut_columns<Element, kWidth>(p),
-                                 kThreads, 0, call.stream, p, has_pack_rows<Element>(p.x, p.ldx), target);
+            return launch_column_parts<true, Reduction, Element>(call, target);
         }
     }
 };
