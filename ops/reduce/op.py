@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -162,6 +163,7 @@ KERNELS = (
         (),
         ({"threads": 256, "blocks": 1056},),
         domain=lambda t: _serve("columns"),
+        tile=lambda t: {"rows": 1},  # at least: where rows are many a block takes one
     ),
     Kernel(
         "column_parts",
@@ -174,7 +176,8 @@ KERNELS = (
             {"threads": 256, "width": 32, "blocks": 1056},
         ),
         domain=lambda t: _serve("rows", max_columns=2**31 - 1),
-        tile=lambda t: {"columns": 8 * t["width"]},  # packs of 16 bits
+        # Packs of 16 bits, and two rounds of loads: the least that a part of a column is cut to.
+        tile=lambda t: {"columns": 8 * t["width"], "rows": 8 * (t["threads"] // t["width"])},
     ),
     Kernel(
         "whole",
@@ -202,6 +205,24 @@ _FEW_SUMMED = 16  # rows that a thread reads one after the other
 _NAIVE, _GROUPS, _ROW_PARTS, _COLUMN_PARTS, _WHOLE, _ATOMIC = KERNELS
 # Blocks that fill a chip, and the bytes of a row from which a block is too few threads for it.
 _MANY_ROWS, _LONG_BYTES = 264, 1 << 16
+# Rows of which four threads each fill a chip: more threads for one only make more blocks, each with a wait of its own.
+_FULL_ROWS = 1 << 15
+# Columns of so many rows are read within two waits by the narrowest blocks, without a second launch; that pays for so many bytes.
+_ONE_PART_ROWS, _ONE_PART_BYTES = 1024, 10 << 20
+
+
+def _bind_columns(rows: int, row_bytes: int) -> Choice:
+    """Return ``column_parts`` with the widest blocks along a row that leave few of their lanes idle, or the narrowest."""
+    packs, narrow = -(-row_bytes // PACK_BYTES), _COLUMN_PARTS.variants[0]
+    if rows <= _ONE_PART_ROWS and rows * row_bytes <= _ONE_PART_BYTES:
+        return Choice(_COLUMN_PARTS.bind(narrow), f"{rows} rows are read by one part of each column")
+
+    def wastes_few(bound: Mapping[str, int]) -> bool:
+        lanes = -(-packs // bound["width"]) * bound["width"]
+        return 8 * (lanes - packs) <= lanes
+
+    bound = next((b for b in reversed(_COLUMN_PARTS.variants) if wastes_few(b)), narrow)
+    return Choice(_COLUMN_PARTS.bind(bound), f"a row has {packs} accesses of 16 bytes, of which a block takes {bound['width']}")
 
 
 def choose(problem: Problem) -> Choice:
@@ -214,11 +235,10 @@ def choose(problem: Problem) -> Choice:
     if over == "rows" and rows <= _FEW_SUMMED:
         return Choice(_NAIVE.bind(_NAIVE.variants[0]), f"{rows} rows are too few for parts of a column, a thread takes it whole")
     if over == "rows":
-        bound = next((b for b in reversed(_COLUMN_PARTS.variants) if packs >= b["width"]), _COLUMN_PARTS.variants[0])
-        return Choice(_COLUMN_PARTS.bind(bound), f"a row has {packs} accesses of 16 bytes")
+        return _bind_columns(rows, row_bytes)
     if rows < _MANY_ROWS and row_bytes > _LONG_BYTES:
         return Choice(_ROW_PARTS.bind(_ROW_PARTS.variants[0]), f"{rows} rows are fewer blocks than fill a chip")
-    most = {1: 1, 4: 16, 32: 256, 128: 2048}
+    most = {1: 2, 4: 128, 32: 512, 128: 2048} if rows >= _FULL_ROWS else {1: 1, 4: 16, 32: 256, 128: 2048}
     bound = next((b for b in _GROUPS.variants if packs <= most.get(b["threads"], packs)), _GROUPS.variants[-1])
     return Choice(_GROUPS.bind(bound), f"a row of {packs} accesses of 16 bytes gives work to {bound['threads']} threads")
 
@@ -256,10 +276,14 @@ PROBLEMS = (
     _problem("bench", 16384, 4096, "max/columns", "bfloat16"),
     _problem("bench sweep", 524288, 64, "mean/columns", "bfloat16"),
     _problem("bench", 1 << 20, 16, "l2_norm/columns"),
+    _problem("bench", 131072, 640, "max/columns", "float16"),
+    _problem("bench", 65536, 384, "l2_norm/columns"),
     _problem("bench", 32, 1 << 20, "argmax/columns", "bfloat16"),
     _problem("bench sweep", 16, 1 << 20, "sum/columns"),
     _problem("bench sweep", 8192, 4096, "sum/rows", "bfloat16"),
     _problem("bench", 65536, 1024, "sum/rows"),
+    _problem("bench", 16384, 4096, "sum/rows"),
+    _problem("bench", 8192, 768, "sum/rows", "bfloat16"),
     _problem("bench sweep", 1 << 20, 32, "mean/rows"),
     _problem("bench", 1 << 20, 64, "sum/rows", "bfloat16"),
     _problem("bench", 64, 1 << 18, "sum/rows", "float16"),
@@ -305,7 +329,12 @@ OP = Op(
         Axis("over", {over: (OneOf("over", (over,)),) for over in OVERS}, part="survey"),
         Axis(
             "region",
-            {"short_rows": (Count({"columns": 1}, max=64),), "few_rows": (Count({"rows": 1}, max=264),), "middle": ()},
+            {
+                "short_rows": (Count({"columns": 1}, max=64),),
+                "few_rows": (Count({"rows": 1}, max=264),),
+                "narrow": (Count({"columns": 1}, max=1024),),
+                "middle": (),
+            },
         ),
     ),
 )

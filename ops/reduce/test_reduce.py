@@ -176,16 +176,50 @@ def test_parts_that_are_left_out_are_refused(device: Device, tmp_path: Path) -> 
     liar = UNDER_TEST.patch(tmp_path, "reduce/kernels.cu", "i < num_parts; i += kLanes", "i < num_parts && i < 2; i += kLanes")
     variant = VARIANTS["column_parts"]
     result = Verifier(liar.op, device, Effort(num_hidden=0)).verify(variant, liar.open([variant])(variant))
-    many_parts = {p.name for p in OP.select_problems("verify") if p.attributes["over"] == "rows" and p.sizes["rows"] > 512}
+    many_parts = {p.name for p in OP.select_problems("verify") if p.attributes["over"] == "rows" and p.sizes["rows"] > 256}
     assert {p.problem for p in result.problems if p.faults} == many_parts
     assert {fault.kind.value for fault in result.all_faults} == {"mismatch"}
 
 
+def _choose(rows: int, columns: int, dtype: str, over: str) -> str:
+    assert OP.choose is not None
+    return OP.choose(Problem({"rows": rows, "columns": columns}, {"dtype": dtype, "reduction": "mean", "over": over})).variant.name
+
+
 @pytest.mark.parametrize(("rows", "kernel"), [(2, "naive"), (16, "naive"), (17, "column_parts")])
 def test_columns_of_few_rows_are_taken_whole(rows: int, kernel: str) -> None:
-    assert OP.choose is not None
-    problem = Problem({"rows": rows, "columns": 156270}, {"dtype": "bfloat16", "reduction": "mean", "over": "rows"})
-    assert OP.choose(problem).variant.kernel == kernel
+    assert _choose(rows, 156270, "bfloat16", "rows").startswith(f"{kernel}/")
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "dtype", "width"),
+    [(824, 2048, "float16", 2), (100000, 144, "bfloat16", 2), (100000, 180, "bfloat16", 8), (8192, 4096, "float32", 32)],
+)
+def test_blocks_of_columns_are_as_wide_as_leaves_few_lanes_idle(rows: int, columns: int, dtype: str, width: int) -> None:
+    assert f"_width{width}_" in _choose(rows, columns, dtype, "rows")
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "threads"), [(131099, 640, 4), (318, 168, 32), (108791, 1664, 32), (16384, 8192, 128), (1 << 20, 8, 1)]
+)
+def test_threads_of_a_row_are_few_where_rows_are_many(rows: int, columns: int, threads: int) -> None:
+    assert f"/threads{threads}_" in _choose(rows, columns, "float16", "columns")
+
+
+@pytest.mark.parametrize("kernel", ["column_parts", "whole"])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+@pytest.mark.parametrize(("rows", "columns", "pad"), [(70, 517, 0), (70, 517, 1), (41, 3, 0), (33, 9, 2), (1, 77, 0)])
+def test_rows_that_begin_anywhere_give_the_bits_of_aligned_ones(
+    run: Run, kernel: str, dtype: Any, rows: int, columns: int, pad: int
+) -> None:
+    over = {"column_parts": "rows", "whole": "all"}[kernel]
+    x = np.random.default_rng(4).integers(-3, 4, (rows, columns)).astype(dtype)
+    axis = {"rows": 0, "all": None}[over]
+    np.testing.assert_array_equal(run(kernel, over, "sum_squares", x, pad), (x.astype(np.float64) ** 2).sum(axis=axis))
+    np.testing.assert_array_equal(run(kernel, over, "argmax", x, pad), x.argmax(axis=axis))
+    if over == "rows":
+        ragged, aligned = _draw(rows, columns).astype(dtype), -columns % 8
+        np.testing.assert_array_equal(run(kernel, over, "sum", ragged, pad), run(kernel, over, "sum", ragged, aligned))
 
 
 @pytest.mark.gpu
