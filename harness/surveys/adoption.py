@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -88,12 +89,13 @@ class Adoption:
 def fit_times(frozen_dir: Path, times: Times, arch: str) -> Adoption:
     """Fit models to times and judge them on problems that were held out; nothing is written.
 
-    Of plain models and finer ones, of all kernels and of those that were timed where they are at home, those that choose best are kept.
-
+    Of plain models and finer ones, of all kernels and of those that were timed where they are at home, fitted with little heed to problems
+    where a kernel is far behind and with more, those that choose best are kept; of equally good ones the first.
     """
     frozen = read_op(times.op, frozen_dir)
     times = give_to_frozen(times, frozen)
-    kinds = [{"at_home": at_home, "finer": finer} for at_home in (False, True) for finer in (False, True)]
+    choices = itertools.product((False, True), repeat=3)
+    kinds = [{"at_home": at_home, "finer": finer, "heeds_far": heeds_far} for heeds_far, at_home, finer in choices]
     held_out = [_summarise(frozen, arch, times, kind) for kind in kinds]
     best = min(range(len(kinds)), key=lambda i: held_out[i].mean)
     survey = fit_survey(frozen, arch, times.rows, {"device": times.device, "record": times.record}, **kinds[best])

@@ -34,6 +34,9 @@ MIN_PROBLEMS = 3
 _MIN_SHAPED, _MOST_LEFT = 16, 0.9
 _MIN_FINE, _NUM_PLAIN_TERMS = 24, 5
 _NUM_WEIGHT_DIGITS, _NUM_ERROR_DECIMALS = 6, 4
+# A kernel that takes so many times as long as the fastest is far behind: its model may be off, but must not have it nearer.
+_FAR = 1.5
+_NUM_SOLUTIONS = 4
 # A problem with times: `sizes`, `attributes`, and `times_us` by kernel.
 TimesRow = Mapping[str, Any]
 _Floats = NDArray[np.float64]
@@ -76,20 +79,35 @@ class Measured:
 
 
 def fit_survey(
-    frozen: FrozenOp, arch: str, rows: Sequence[TimesRow], facts: Mapping[str, str], *, at_home: bool = False, finer: bool = True
+    frozen: FrozenOp,
+    arch: str,
+    rows: Sequence[TimesRow],
+    facts: Mapping[str, str],
+    *,
+    at_home: bool = False,
+    finer: bool = True,
+    heeds_far: bool = False,
 ) -> dict[str, Any]:
     """Return the line of the index that holds the models fitted to rows of times, and what they are off on these and on the medians.
 
     ``at_home``: the winner of a bucket in which nothing was timed has no model. Where few problems were timed, such a kernel looks slower
     than it is where it is at home; calls there are then decided without the survey. ``finer``: with finer models.
+    ``heeds_far``: problems where a kernel is far behind count more, and in full where its model has it among the fastest all the same. One
+    such choice costs more than many that are second best: it matters where kernels differ by large factors.
     ``facts`` are the line's ``device`` and ``record``. Raises :class:`FrozenUseError` for an op whose index says nothing about its cost.
     """
     measured = Measured(frozen, arch, rows, facts["device"])
-    return fit_measured(measured, np.ones(len(rows), np.bool_), facts, at_home=at_home, finer=finer)
+    return fit_measured(measured, np.ones(len(rows), np.bool_), facts, at_home=at_home, finer=finer, heeds_far=heeds_far)
 
 
 def fit_measured(
-    measured: Measured, known: NDArray[np.bool_], facts: Mapping[str, str], *, at_home: bool = False, finer: bool = True
+    measured: Measured,
+    known: NDArray[np.bool_],
+    facts: Mapping[str, str],
+    *,
+    at_home: bool = False,
+    finer: bool = True,
+    heeds_far: bool = False,
 ) -> dict[str, Any]:
     """Return what :func:`fit_survey` does, of the rows of times that are ``known`` alone."""
     core, times = measured.core, measured.times
@@ -103,7 +121,7 @@ def fit_measured(
         is_known = i not in winners or any(measured.homes[row] >> i & 1 for row in np.flatnonzero(timed))
         if timed.sum() < MIN_PROBLEMS or name not in measured.rivals or not is_known:
             continue
-        models[name], modelled = _fit_kernel(measured, i, timed, finer)
+        models[name], modelled = _fit_kernel(measured, i, timed, finer, heeds_far)
         errors[name] = times[:, i] / modelled - 1.0
     weights = {name: list(model.weights) for name, model in models.items()}
     shapes = {name: dict(model.shape) for name, model in models.items() if model.is_own}
@@ -112,20 +130,43 @@ def fit_measured(
     return row | {"shapes": shapes} if shapes else row
 
 
-def _fit_kernel(measured: Measured, kernel: int, timed: NDArray[np.bool_], finer: bool) -> tuple[Model, _Floats]:
+def _fit_kernel(measured: Measured, kernel: int, timed: NDArray[np.bool_], finer: bool, heeds_far: bool) -> tuple[Model, _Floats]:
     """Return a kernel's model, fitted to the problems on which it was timed, and the microseconds that it gives for all."""
     count = int(timed.sum())
     num_shapes = None if finer and count >= _MIN_SHAPED else 1
     num_terms = None if finer and count >= _MIN_FINE else _NUM_PLAIN_TERMS
     terms, times = measured.find_terms(kernel)[:, :num_shapes, :num_terms], measured.times[timed, kernel]
-    say = np.nanmin(measured.times[timed], axis=1) / times
-    matrices = (terms[timed] * (say / times)[:, np.newaxis, np.newaxis]).transpose(1, 0, 2)
-    columns, left = choose_columns(matrices, say, count // 2)
-    best = int(np.argmin(left))
-    best = best if left[best] < _MOST_LEFT * left[0] else 0
-    found = solve_columns(matrices[best], say, columns[best])
+    fastest = np.nanmin(measured.times[timed], axis=1)
+    best, found = solve_heeding_far(terms[timed], times, fastest) if heeds_far else _solve(terms[timed], times, fastest / times)
     weights = tuple(float(f"{x:.{_NUM_WEIGHT_DIGITS}g}") for x in found)
     return Model(measured.shapes[kernel][best], best > 0, weights), terms[:, best] @ np.array(weights)
+
+
+def _solve(terms: _Floats, times: _Floats, say: _Floats) -> tuple[int, _Floats]:
+    """Return which shape a kernel has, and the weights of its terms, where each problem has so much say."""
+    matrices = (terms * (say / times)[:, np.newaxis, np.newaxis]).transpose(1, 0, 2)
+    columns, left = choose_columns(matrices, say, len(times) // 2)
+    best = int(np.argmin(left))
+    best = best if left[best] < _MOST_LEFT * left[0] else 0
+    return best, solve_columns(matrices[best], say, columns[best])
+
+
+def solve_heeding_far(terms: _Floats, times: _Floats, fastest: _Floats) -> tuple[int, _Floats]:
+    """Return the shape and the weights with which a kernel is among the fastest where it is; ``terms`` are by problem and shape.
+
+    Where they have a kernel that is far behind among the fastest, the problem counts in full, and they are looked for again.
+    """
+    say, far = np.sqrt(fastest / times), np.minimum(times, _FAR * fastest)
+    heed, best, least = say, (0, np.zeros(terms.shape[2])), np.inf
+    for _ in range(_NUM_SOLUTIONS):
+        shape, weights = _solve(terms, times, heed)
+        modelled = terms[:, shape] @ weights
+        too_fast = np.maximum(1.0 - modelled / far, 0.0) * (1.0 - say)
+        error = float(np.sum((say * (modelled / times - 1.0)) ** 2 + too_fast**2))
+        if error < least:
+            best, least = (shape, weights), error
+        heed = np.where(modelled < far, 1.0, heed)
+    return best
 
 
 def ask(core: DecisionCore, row: TimesRow) -> Asked:

@@ -63,17 +63,26 @@ def judge(core: DecisionCore, rows: Sequence[TimesRow]) -> list[float]:
 
 
 def cross_validate(
-    frozen: FrozenOp, arch: str, rows: Sequence[TimesRow], device: str, *, at_home: bool = False, finer: bool = True
+    frozen: FrozenOp,
+    arch: str,
+    rows: Sequence[TimesRow],
+    device: str,
+    *,
+    at_home: bool = False,
+    finer: bool = True,
+    heeds_far: bool = False,
 ) -> NDArray[np.float64]:
     """Return by row the regret of the choice by a survey that was fitted without the row's tenth; NaN where the chosen was not timed.
 
-    ``device`` is the GPU that the rows' times are of; ``at_home`` and ``finer`` are as for :func:`harness.surveys.fitting.fit_survey`.
+    ``device`` is the GPU that the rows' times are of; ``at_home``, ``finer`` and ``heeds_far`` are as for
+    :func:`harness.surveys.fitting.fit_survey`.
     """
     fold = np.random.default_rng(0).permutation(len(rows)) % NUM_FOLDS
     regrets = np.full(len(rows), np.nan)
     measured = Measured(frozen, arch, rows, device)
     for number in range(NUM_FOLDS):
-        survey = fit_measured(measured, fold != number, {"device": device, "record": ""}, at_home=at_home, finer=finer)
+        facts = {"device": device, "record": ""}
+        survey = fit_measured(measured, fold != number, facts, at_home=at_home, finer=finer, heeds_far=heeds_far)
         core = open_core(replace(frozen, surveys={arch: survey}), arch)
         for i in np.flatnonzero(fold == number).tolist():
             regret = find_regret(rows[i]["times_us"], choose(core, rows[i])[0])

@@ -23,7 +23,7 @@ from harness.freezing.store.changes import demote
 from harness.freezing.store.index import read_frozen_op
 from harness.freezing.store.verify import check_op
 from harness.surveys.adoption import adopt_survey, fit_times, give_to_frozen, read_times
-from harness.surveys.fitting import ask, fit_survey
+from harness.surveys.fitting import ask, fit_survey, solve_heeding_far
 from harness.surveys.least_squares import solve_nonnegative
 from harness.surveys.records import find_folder
 from harness.surveys.regret import Summary, cross_validate
@@ -87,6 +87,18 @@ def test_few_problems_make_a_model_of_few_weights() -> None:
     target = matrix @ np.array([1.0, 0.5, 0.2, 0.1, 0.3])
     assert np.count_nonzero(solve_nonnegative(matrix, target, 2)) <= 2
     assert np.count_nonzero(solve_nonnegative(matrix, target)) > 2
+
+
+def test_a_model_does_not_have_a_kernel_that_is_far_behind_among_the_fastest() -> None:
+    # On ten problems the kernel is the fastest, on three it waits for steps which are nothing there.
+    steps = np.append(np.linspace(1.0, 1.3, 10), [2.0, 4.0, 8.0])
+    terms = np.stack([np.ones(13), steps], axis=1)
+    times, fastest = np.append(np.full(10, 5.0), [60.0, 150.0, 300.0]), np.append(np.full(10, 5.0), [6.0, 6.0, 6.0])
+    say = fastest / times
+    ignored = solve_nonnegative(terms / times[:, np.newaxis] * say[:, np.newaxis], say)
+    shape, heeded = solve_heeding_far(terms[:, np.newaxis], times, fastest)
+    assert shape == 0
+    assert (terms @ ignored)[10:].min() < 6.0 < (terms @ heeded)[10:].min()
 
 
 def test_a_fit_finds_the_weights_that_made_the_times(frozen: FrozenOp) -> None:
