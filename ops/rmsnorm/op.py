@@ -239,7 +239,7 @@ KERNELS = (
         (TEAM_FITS,),
         _TEAM_SHARES,
         max_spill_bytes=16,
-        domain=lambda t: (Count({"rows": 1}, max=2**20), Count({"columns": 1}, max=_hold(t))),
+        domain=lambda t: (Count({"rows": 1}, max=2**20), Count({"columns": 1}, _LEAST_SHARED, _hold(t))),
         tile=lambda t: {"rows": 1},
         min_arch=90,
     ),

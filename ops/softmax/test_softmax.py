@@ -36,7 +36,8 @@ FLOAT_KERNELS = [k for k in VARIANTS if k != "half_row_in_shared"]
 # Proved by the fast tests; the slow ones prove the others.
 FAST_KERNELS = ("naive", "row_in_registers", "short_rows")
 # What a kernel does not serve: rows longer than its threads hold, or shorter than a cluster has work for.
-LIMITS = {"row_in_registers": "must not exceed", "short_rows": "must not exceed", "cluster_online": "must be at least"}
+LIMITS = {"row_in_registers": "must not exceed", "short_rows": "must not exceed"}
+LIMITS |= {"cluster_online": "must be at least", "row_in_team": "must be at least"}
 BENCH = OP.select_problems("bench")
 
 Open = Callable[[str], Launchable]
@@ -54,7 +55,7 @@ def test_kernel_verifies_on_every_problem(device: Device, open_kernel: Open, ker
     problems = UNDER_TEST.verify(device, VARIANTS[kernel], open_kernel(kernel), thin(Effort(num_hidden=2)))
     passed = [p for p in problems if p.status == "passed"]
     assert all(LIMITS.get(kernel, "served") in p.reason for p in problems if p not in passed)
-    assert len(passed) >= {"cluster_online": 4, "half_row_in_shared": len(problems) / 4}.get(kernel, len(problems) / 2)
+    assert len(passed) >= {"cluster_online": 4, "row_in_team": 4, "half_row_in_shared": len(problems) / 4}.get(kernel, len(problems) / 2)
 
 
 def test_the_bound_is_none_that_zeros_pass(device: Device) -> None:

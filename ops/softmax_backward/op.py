@@ -174,7 +174,7 @@ _REGIONS |= {"long": ()}
 
 
 def _serve_team(t: Mapping[str, int]) -> tuple[Count, ...]:
-    return (Count({"rows": 1}, max=2**20), Count({"columns": 1}, max=_hold(t)))
+    return (Count({"rows": 1}, max=2**20), Count({"columns": 1}, _LEAST_SHARED, _hold(t)))
 
 
 def _serve(max_columns: int = _MAX_SIZE) -> tuple[Count, ...]:
