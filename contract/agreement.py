@@ -90,6 +90,8 @@ def check_agreement(where: str, rows: Sequence[Row], manifests: Sequence[Row]) -
         if row["kind"] == "library":
             _check_library(names, row)
         if row["kind"] == "survey":
+            for bucket in row.get("apart", ()):
+                names.require_group(f"survey {row['arch']}: apart", bucket, len(axes.names))
             for kernel, shape in row.get("shapes", {}).items():
                 names.require(f"survey {row['arch']}: shapes/{kernel}", shape["tile"], names.sizes)
             for group in row["groups"]:

@@ -54,6 +54,10 @@ class Axes:
         """Return what problems have in common by which a survey pools its errors."""
         return _join(classes, self.names[: self.num_survey])
 
+    def name_apart(self, classes: Mapping[str, str | None]) -> str:
+        """Return the name of a call's bucket without the architecture, by which a survey leaves it out."""
+        return _join(classes, self.names)
+
 
 def _join(classes: Mapping[str, str | None], names: Sequence[str]) -> str:
     return "/".join(str(classes[name]) for name in names) or ANY

@@ -241,7 +241,7 @@ static bool is_surveyed(const AicfTable* t, const AicfQuery* q, const uint64_t* 
     if (!t->has_survey || !has_any(t->surveyed, kernels)) return false;
     for (int i = 0; i < t->num_winners; ++i) {
         const AicfWinner* w = &t->winners[i];
-        if (!has_kernel(t->surveyed, w->kernel) && has_classes(w->classes, q->classes, t->num_axes)) return false;
+        if ((w->is_apart || !has_kernel(t->surveyed, w->kernel)) && has_classes(w->classes, q->classes, t->num_axes)) return false;
     }
     return true;
 }

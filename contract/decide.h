@@ -80,6 +80,7 @@ typedef struct AicfKernel {
 /* A bucket's kernel; a class that calls no longer have is -2. */
 typedef struct AicfWinner {
     int32_t kernel;
+    int32_t is_apart; /* calls of this bucket are decided without the survey */
     int32_t classes[AICF_MAX_AXES];
 } AicfWinner;
 

@@ -69,7 +69,7 @@ class AicfKernel(ctypes.Structure):
 class AicfWinner(ctypes.Structure):
     """A bucket's kernel."""
 
-    _fields_ = (("kernel", INT32), ("classes", INT32 * MAX_AXES))
+    _fields_ = (("kernel", INT32), ("is_apart", INT32), ("classes", INT32 * MAX_AXES))
 
 
 class AicfPoint(ctypes.Structure):

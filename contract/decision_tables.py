@@ -259,6 +259,9 @@ def _add_survey(table: DecisionTable, survey: Row, place: Mapping[str, int]) -> 
         table.lists["weights"] += [*weights, *[0.0] * (c.NUM_TERMS - len(weights))]
         if name in survey.get("shapes", {}):
             table.lists["models"][place[name]] = make_model(names, survey["shapes"][name])
+    apart = {tuple(names.find_class(axis, name) for axis, name in enumerate(bucket.split("/"))) for bucket in survey.get("apart", ())}
+    for winner in table.lists["winners"]:
+        winner.is_apart = tuple(winner.classes[: len(names.axes.names)]) in apart
     for group in survey["groups"]:
         classes = [names.find_class(axis, name) for axis, name in enumerate(group["group"].split("/")[: names.axes.num_survey])]
         columns = {known[name]: num_sizes + i for i, name in enumerate(group["kernels"]) if name in known}

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence, Set
+import math
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from contract.decision import DecisionCore, open_core
 from contract.documents import parse_json
 from contract.frozen_set import FrozenOp, read_op
 from harness.compare.drawn.record import DrawnRun
 from harness.errors import FrozenUseError
 from harness.freezing.store.changes import change_index
-from harness.surveys.fitting import TimesRow, fit_survey
-from harness.surveys.regret import Summary, cross_validate
+from harness.surveys.fitting import TimesRow, ask, fit_survey
+from harness.surveys.regret import Summary, choose, cross_validate, find_regret
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,8 @@ class Adoption:
     def describe(self) -> str:
         """Return one line."""
         fitted = f"{self.num_problems} problems, {len(self.survey['weights'])} kernels"
+        if apart := self.survey.get("apart"):
+            fitted += f", not for {', '.join(apart)}"
         return f"{fitted}; regret where a tenth is held out in turn: {self.held_out.describe()}"
 
 
@@ -90,21 +95,35 @@ def fit_times(frozen_dir: Path, times: Times, arch: str) -> Adoption:
     """Fit models to times and judge them on problems that were held out; nothing is written.
 
     Of plain models and finer ones, of all kernels and of those that were timed where they are at home, fitted with little heed to problems
-    where a kernel is far behind and with more, those that choose best are kept; of equally good ones the first.
+    where a kernel is far behind and with more, those that choose best are kept; of equally good ones the first. A bucket whose calls are
+    decided better without a survey, on the same problems, stays apart from it.
     """
     frozen = read_op(times.op, frozen_dir)
     times = give_to_frozen(times, frozen)
     choices = itertools.product((False, True), repeat=3)
     kinds = [{"at_home": at_home, "finer": finer, "heeds_far": heeds_far} for heeds_far, at_home, finer in choices]
-    held_out = [_summarise(frozen, arch, times, kind) for kind in kinds]
-    best = min(range(len(kinds)), key=lambda i: held_out[i].mean)
+    bare = open_core(replace(frozen, surveys={}), arch)
+    without = np.array([_or_nan(find_regret(row["times_us"], choose(bare, row)[0])) for row in times.rows])
+    judged = [_judge(bare, times, without, cross_validate(frozen, arch, times.rows, times.device, **kind)) for kind in kinds]
+    best = min(range(len(kinds)), key=lambda i: judged[i][0].mean)
     survey = fit_survey(frozen, arch, times.rows, {"device": times.device, "record": times.record}, **kinds[best])
-    return Adoption(survey, len(times.rows), held_out[best])
+    held_out, apart = judged[best]
+    return Adoption(survey | ({"apart": apart} if apart else {}), len(times.rows), held_out)
 
 
-def _summarise(frozen: FrozenOp, arch: str, times: Times, kind: Mapping[str, bool]) -> Summary:
-    regrets = cross_validate(frozen, arch, times.rows, times.device, **kind)
-    return Summary.of(regrets[~np.isnan(regrets)])
+def _judge(bare: DecisionCore, times: Times, without: NDArray[np.float64], held_out: NDArray[np.float64]) -> tuple[Summary, list[str]]:
+    """Return the regrets of choices, and the buckets that stay apart from the survey: where it chose worse on problems held out."""
+    asked = [ask(bare, row) for row in times.rows]
+    buckets = np.array([bare.table.names.axes.name_apart(bare.find_classes(each)) for each in asked])
+    has_winner = np.array([bool(bare.find_bucket_winners(each)) for each in asked])
+    both = has_winner & ~np.isnan(without) & ~np.isnan(held_out)
+    apart = [str(b) for b in np.unique(buckets) if without[both & (buckets == b)].sum() < held_out[both & (buckets == b)].sum()]
+    regrets = np.where(np.isin(buckets, apart), without, held_out)
+    return Summary.of(regrets[~np.isnan(regrets)]), apart
+
+
+def _or_nan(regret: float | None) -> float:
+    return math.nan if regret is None else regret
 
 
 def give_to_frozen(times: Times, frozen: FrozenOp) -> Times:

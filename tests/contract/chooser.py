@@ -169,7 +169,8 @@ def choose(
     for survey in (r for r in rows if r["kind"] == "survey" and r["arch"] == arch and op["cost"]):
         own = {e["kernel"] for e in entries if e["role"] == "winner" and all(e["bucket"][axis] == classes[axis] for axis in axes)}
         asked = {name for name in legal if name in survey["weights"]}
-        if asked and own <= survey["weights"].keys():
+        is_apart = bool(own) and "/".join(str(classes[axis]) for axis in axes) in survey.get("apart", ())
+        if asked and own <= survey["weights"].keys() and not is_apart:
             return min((predict_us(op, survey, manifests[name], call, classes), name) for name in asked)[1], 2
 
     def find_distance(row: Mapping[str, Any]) -> float:

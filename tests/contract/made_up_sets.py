@@ -191,7 +191,9 @@ def draw_survey(generator: random.Random, description: Row, manifests: dict[str,
         groups += [{"group": "/".join(classes) or "any", "kernels": timed, "points": points}] if points else []
     weights = {k: [float(f"{generator.uniform(0, 3):.3g}") for _ in range(generator.randint(5, 7))] for k in known}
     shapes = {k: draw_shape(generator, names) for k in known if generator.random() < 0.5}
-    return {"kind": "survey", "arch": ARCH, "weights": weights, "groups": groups} | ({"shapes": shapes} if shapes else {})
+    buckets = ["/".join(classes) for classes in itertools.product(*axes.values())]
+    apart = {"apart": generator.sample(buckets, min(2, len(buckets)))} if generator.random() < 0.5 else {}
+    return {"kind": "survey", "arch": ARCH, "weights": weights, "groups": groups} | ({"shapes": shapes} if shapes else {}) | apart
 
 
 def draw_shape(generator: random.Random, sizes: list[str]) -> Row:

@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from contract.calls import Problem
-from contract.decision import DecisionCore, open_core
+from contract.decision import DecisionCore, How, open_core
 from contract.frozen_set import FrozenOp, list_ops, read_op
 from contract.layout import find_frozen_dir
 from harness.__main__ import build_app
@@ -22,11 +22,11 @@ from harness.errors import FrozenError, FrozenUseError
 from harness.freezing.store.changes import demote
 from harness.freezing.store.index import read_frozen_op
 from harness.freezing.store.verify import check_op
-from harness.surveys.adoption import adopt_survey, fit_times, give_to_frozen, read_times
+from harness.surveys.adoption import Times, adopt_survey, fit_times, give_to_frozen, read_times
 from harness.surveys.fitting import ask, fit_survey, solve_heeding_far
 from harness.surveys.least_squares import solve_nonnegative
 from harness.surveys.records import find_folder
-from harness.surveys.regret import Summary, cross_validate
+from harness.surveys.regret import Summary, choose, cross_validate, judge
 from harness.surveys.shapes import list_shapes
 
 OP, ARCH = "gemm_bias_act", "sm_90a"
@@ -286,22 +286,35 @@ def test_a_fallback_has_no_model(frozen: FrozenOp) -> None:
     assert fallbacks & timed and not fallbacks & fit_survey(plain, ARCH, rows, FACTS)["weights"].keys()
 
 
-def test_winners_that_were_not_timed_at_home_are_left_out_where_that_chooses_better() -> None:
-    frozen = read_op("rmsnorm_backward")
-    times = read_times(frozen.name, [find_folder() / f"h200-drawn-{frozen.name}.json"])
-    found = fit_times(find_frozen_dir(), times, ARCH)
-    named = give_to_frozen(times, frozen)
-    regrets = [np.nanmean(cross_validate(frozen, ARCH, named.rows, times.device, at_home=h)) for h in (False, True)]
-    assert found.held_out.mean == min(regrets) < max(regrets)
-    kept = [fit_survey(frozen, ARCH, named.rows, FACTS, at_home=h)["weights"].keys() for h in (False, True)]
-    assert kept[1] < kept[0] and found.survey["weights"].keys() == kept[1]
+def read_rows(op: str, *files: str) -> tuple[FrozenOp, Times]:
+    frozen = read_op(op)
+    return frozen, give_to_frozen(read_times(op, [find_folder() / name for name in files]), frozen)
 
 
-def test_plain_models_are_kept_where_they_choose_better() -> None:
-    times = read_times("layernorm", [find_folder() / "h100-survey-layernorm.json"])
+def test_winners_that_were_not_timed_at_home_can_be_left_out() -> None:
+    frozen, times = read_rows("rmsnorm_backward", "h200-drawn-rmsnorm_backward.json")
+    of_all, at_home = (fit_survey(frozen, ARCH, times.rows, FACTS, at_home=h)["weights"].keys() for h in (False, True))
+    assert at_home < of_all
+
+
+def test_plain_models_have_five_terms_and_the_shapes_of_the_priors() -> None:
+    frozen, times = read_rows("softmax", "h200-survey-softmax.json")
+    plain, finer = (fit_survey(frozen, ARCH, times.rows, FACTS, finer=f) for f in (False, True))
+    assert "shapes" not in plain and all(len(w) == 5 for w in plain["weights"].values())
+    assert "shapes" in finer and any(len(w) == 7 for w in finer["weights"].values())
+
+
+def test_a_bucket_stays_apart_where_its_calls_are_decided_better_without_a_survey() -> None:
+    frozen, times = read_rows("rmsnorm", "h200-survey-rmsnorm.json", "h200-survey-rmsnorm-2.json")
     found = fit_times(find_frozen_dir(), times, ARCH)
-    frozen = read_op("layernorm")
-    named = give_to_frozen(times, frozen)
-    regrets = [np.nanmean(cross_validate(frozen, ARCH, named.rows, times.device, finer=f)) for f in (False, True)]
-    assert found.held_out.mean == regrets[0] < regrets[1]
-    assert "shapes" not in found.survey and all(len(w) == 5 for w in found.survey["weights"].values())
+    bare, core = (open_core(replace(frozen, surveys=surveys), ARCH) for surveys in ({}, {ARCH: found.survey}))
+    without = judge(bare, times.rows)
+    kinds = [{"at_home": h, "finer": f} for h in (False, True) for f in (False, True)]
+    regrets = [np.nanmean(cross_validate(frozen, ARCH, times.rows, times.device, **kind)) for kind in kinds]
+    assert found.held_out.mean <= np.mean(without) and found.held_out.mean < min(regrets)
+    ways = set()
+    for row in times.rows:
+        is_apart = core.table.names.axes.name_apart(core.find_classes(ask(core, row))) in found.survey["apart"]
+        ways.add((is_apart, choose(core, row)[1] is How.SURVEYED))
+        assert not is_apart or choose(core, row) == choose(bare, row)
+    assert (True, True) not in ways and {(True, False), (False, True)} <= ways
