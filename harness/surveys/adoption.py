@@ -22,6 +22,9 @@ from harness.freezing.store.changes import change_index
 from harness.surveys.fitting import TimesRow, ask, fit_survey
 from harness.surveys.regret import Summary, choose, cross_validate, find_regret
 
+# Of regret, by which a bucket's choices without a survey are better on average: less than times scatter by is none.
+_LEAST_GAIN = 0.005
+
 
 @dataclass(frozen=True)
 class Times:
@@ -116,8 +119,9 @@ def _judge(bare: DecisionCore, times: Times, without: NDArray[np.float64], held_
     asked = [ask(bare, row) for row in times.rows]
     buckets = np.array([bare.table.names.axes.name_apart(bare.find_classes(each)) for each in asked])
     has_winner = np.array([bool(bare.find_bucket_winners(each)) for each in asked])
-    both = has_winner & ~np.isnan(without) & ~np.isnan(held_out)
-    apart = [str(b) for b in np.unique(buckets) if without[both & (buckets == b)].sum() < held_out[both & (buckets == b)].sum()]
+    gains = held_out - without
+    judged = has_winner & ~np.isnan(gains)
+    apart = [str(b) for b in np.unique(buckets[judged]) if gains[judged & (buckets == b)].mean() > _LEAST_GAIN]
     regrets = np.where(np.isin(buckets, apart), without, held_out)
     return Summary.of(regrets[~np.isnan(regrets)]), apart
 
