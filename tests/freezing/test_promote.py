@@ -203,7 +203,7 @@ def test_a_kernel_takes_only_buckets_that_it_serves(tmp_path: Path) -> None:
     decisions = run_promote(tmp_path, [make_candidate(name, 1)], None, buckets=())
     outcomes = {d.bucket.split("/")[-1]: d.outcome for d in decisions}
     short = ("to_16", "tiny_rows", "short_rows", "to_512", "to_1024")
-    long = ("to_2048", "to_4096", "middle_rows", "to_16384", "few_long", "shared", "long_rows")
+    long = ("to_2048", "to_4096", "middle_rows", "to_16384", "few_long", "shared", "to_65536", "to_131072", "to_262144", "long_rows")
     assert outcomes == dict.fromkeys(short, "provisional") | dict.fromkeys(long, "refused")
 
 

@@ -57,7 +57,7 @@ def test_the_least_mean_time_takes_a_bucket_and_every_time_of_the_set_is_kept(tm
     assert list_variants(LOADED.op, recording) == [OLD, NEW]
     found = run_adopt(tmp_path, {OLD: 1, NEW: 2}, recording)
     assert "threads256" in found["middle_rows"].kernel and "on 1 of 1 problems, recorded on an H200" in found["middle_rows"].reason
-    assert "threads128" in found["long_rows"].kernel and "on 1 of 2 problems" in found["to_1024"].reason
+    assert "threads128" in found["to_131072"].kernel and "on 1 of 2 problems" in found["to_1024"].reason
     assert (found["short_rows"].outcome, found["short_rows"].reason) == ("refused", "no problem of the bucket is recorded")
     frozen = read_frozen_op(tmp_path, "softmax")
     assert {e["status"] for e in frozen.entries} == {"measured"}
