@@ -1,9 +1,0 @@
-// RMS normalisation of the rows of x[rows, columns], with an optional addition in front. The kernels are those of common/norm.cuh.
-//
-// | kernel           | idea                                                                               | reads of x |
-// |------------------|------------------------------------------------------------------------------------|------------|
-// | naive            | a thread per row, a pass for the squares and one for the result                    | 2          |
-// | block_passes     | a block per row, 16 bytes an access                                                | 2          |
-// | row_in_registers | a group of threads keeps its row in registers; several short rows per block        | 1          |
-#include "common/norm.cuh"
-#include "rmsnorm/params.h"
