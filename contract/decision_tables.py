@@ -180,23 +180,22 @@ def _add_cost(table: DecisionTable, cost: Row | None) -> None:
     _add_rows(table, "units", cost["flop_unit"], lambda unit: (units.index(unit), 0))
     _add_rows(table, "reads", cost.get("reads", ()), add_inputs)
     for row, made in zip(cost.get("reads", ()), lists["reads"], strict=True):
-        for place, term in enumerate(row["value"]):
-            tensor = _find_tensor(names.interface, row, place)
-            if tensor is not None and tensor[1] == list(term[1]):
-                lists["inputs"][made.first + place].tensor = names.tensors.index(tensor[0])
-                lists["inputs"][made.first + place].item_bytes = int(term[0])
+        for at, (term, (tensor, shape)) in enumerate(zip(row["value"], _list_inputs(names.interface, row), strict=False), made.first):
+            if shape == list(term[1]):
+                lists["inputs"][at].tensor = names.tensors.index(tensor)
+                lists["inputs"][at].item_bytes = int(term[0])
 
 
-def _find_tensor(interface: Row, reads: Row, place: int) -> tuple[str, list[Any]] | None:
-    """Return the name and the shape of the tensor that a term of a row of ``reads`` stands for: of the inputs that are there in turn.
+def _list_inputs(interface: Row, reads: Row) -> list[tuple[str, list[Any]]]:
+    """Return the names and the shapes of the inputs that are there: the terms of a row of ``reads`` stand for them in turn.
 
-    Attributes that the row does not name have their defaults. None where there are not as many inputs as terms.
+    Attributes that the row does not name have their defaults. Empty where there are not as many inputs as terms.
     """
     attributes = {a["name"]: a["default"] for a in interface["attributes"]} | dict(reads["when"])
     inputs = [t for t in interface["tensors"] if t["role"] != "output" and find_row(t["present"], attributes)]
     if len(inputs) != len(reads["value"]):
-        return None
-    return inputs[place]["name"], list(find_row(inputs[place]["shape"], attributes) or ())
+        return []
+    return [(t["name"], list(find_row(t["shape"], attributes) or ())) for t in inputs]
 
 
 def _add_rows(table: DecisionTable, name: str, rows: Sequence[Row], add: Callable[[Any], tuple[int, int]]) -> None:

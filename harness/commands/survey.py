@@ -147,7 +147,7 @@ def _judge_recorded(op: str, arch: str, folder: Path) -> ExitCode:
     target = folder / f"recorded-regret-{op}.json"
     write_record(target, {"op": op, "rows": rows})
     for key in HELD_OUT:
-        regrets = Summary.of([row[key]["regret"] for row in rows if row[key]["regret"] is not None])
+        regrets = Summary.of([row[key]["regret"] for row in rows])
         print(f"{key}: {regrets.problems} problems, {regrets.describe()}")
     print(target)
     return ExitCode.DONE

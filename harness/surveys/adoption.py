@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -20,7 +19,7 @@ from harness.compare.drawn.record import DrawnRun
 from harness.errors import FrozenUseError
 from harness.freezing.store.changes import change_index
 from harness.surveys.fitting import TimesRow, ask, fit_survey
-from harness.surveys.regret import Summary, choose, cross_validate, find_regret
+from harness.surveys.regret import Summary, cross_validate, judge
 
 # Of regret, by which a bucket's choices without a survey are better on average: less than times scatter by is none.
 _LEAST_GAIN = 0.005
@@ -106,28 +105,26 @@ def fit_times(frozen_dir: Path, times: Times, arch: str) -> Adoption:
     choices = itertools.product((False, True), repeat=3)
     kinds = [{"at_home": at_home, "finer": finer, "heeds_far": heeds_far} for heeds_far, at_home, finer in choices]
     bare = open_core(replace(frozen, surveys={}), arch)
-    without = np.array([_or_nan(find_regret(row["times_us"], choose(bare, row)[0])) for row in times.rows])
-    judged = [_judge(bare, times, without, cross_validate(frozen, arch, times.rows, times.device, **kind)) for kind in kinds]
+    without, buckets = judge(bare, times.rows), np.array([_name_bucket(bare, row) for row in times.rows])
+    judged = [_set_apart(buckets, without, cross_validate(frozen, arch, times.rows, times.device, **kind)) for kind in kinds]
     best = min(range(len(kinds)), key=lambda i: judged[i][0].mean)
     survey = fit_survey(frozen, arch, times.rows, {"device": times.device, "record": times.record}, **kinds[best])
     held_out, apart = judged[best]
     return Adoption(survey | ({"apart": apart} if apart else {}), len(times.rows), held_out)
 
 
-def _judge(bare: DecisionCore, times: Times, without: NDArray[np.float64], held_out: NDArray[np.float64]) -> tuple[Summary, list[str]]:
+def _name_bucket(core: DecisionCore, row: TimesRow) -> str:
+    """Return the bucket of a row's problem, "" for one without a winner: none can stay apart there."""
+    asked = ask(core, row)
+    return core.table.names.axes.name_apart(core.find_classes(asked)) if core.find_bucket_winners(asked) else ""
+
+
+def _set_apart(buckets: NDArray[np.str_], without: NDArray[np.float64], held_out: NDArray[np.float64]) -> tuple[Summary, list[str]]:
     """Return the regrets of choices, and the buckets that stay apart from the survey: where it chose worse on problems held out."""
-    asked = [ask(bare, row) for row in times.rows]
-    buckets = np.array([bare.table.names.axes.name_apart(bare.find_classes(each)) for each in asked])
-    has_winner = np.array([bool(bare.find_bucket_winners(each)) for each in asked])
     gains = held_out - without
-    judged = has_winner & ~np.isnan(gains)
-    apart = [str(b) for b in np.unique(buckets[judged]) if gains[judged & (buckets == b)].mean() > _LEAST_GAIN]
-    regrets = np.where(np.isin(buckets, apart), without, held_out)
-    return Summary.of(regrets[~np.isnan(regrets)]), apart
-
-
-def _or_nan(regret: float | None) -> float:
-    return math.nan if regret is None else regret
+    known = ~np.isnan(gains) & (buckets != "")
+    apart = [str(b) for b in np.unique(buckets[known]) if gains[known & (buckets == b)].mean() > _LEAST_GAIN]
+    return Summary.of(np.where(np.isin(buckets, apart), without, held_out)), apart
 
 
 def give_to_frozen(times: Times, frozen: FrozenOp) -> Times:

@@ -117,7 +117,7 @@ def _describe_survey(document: dict[str, Any], times: Times) -> list[str]:
     op = document["op"]
     frozen = replace(read_op(op), surveys={})
     regrets = cross_validate(frozen, _ARCH, give_to_frozen(times, frozen).rows, times.device)
-    found = Summary.of(regrets[~np.isnan(regrets)])
+    found = Summary.of(regrets)
     before = Summary.of([row["regret"] for row in document["rows"]])
     num_own = before.problems
     mean, p95, most = (f"{100 * x:.2f} %" for x in (found.mean, found.p95, found.max))

@@ -18,7 +18,7 @@ NUM_FOLDS = 10
 
 @dataclass(frozen=True)
 class Summary:
-    """Of regrets as shares: how many, their mean, 95th percentile and greatest, and how many choices were the fastest kernel."""
+    """Of regrets as shares: how many are known, their mean, 95th percentile and greatest, and how many choices were the fastest kernel."""
 
     problems: int
     mean: float
@@ -27,9 +27,10 @@ class Summary:
     best_chosen: int
 
     @classmethod
-    def of(cls, regrets: Sequence[float] | NDArray[np.float64]) -> Summary:
-        """Return that of regrets; raises :class:`FrozenUseError` where there are none."""
-        found = np.asarray(regrets, np.float64)
+    def of(cls, regrets: Sequence[float | None] | NDArray[np.float64]) -> Summary:
+        """Return that of regrets, None or NaN where one is not known; raises :class:`FrozenUseError` where none is."""
+        given = np.asarray(regrets, np.float64)
+        found = given[~np.isnan(given)]
         if not len(found):
             raise FrozenUseError("no problem was timed, so that no choice can be judged")
         return cls(len(found), float(found.mean()), float(np.percentile(found, 95)), float(found.max()), int((found == 0.0).sum()))
@@ -56,10 +57,9 @@ def find_regret(times_us: Mapping[str, float], chosen: str) -> float | None:
     return times_us[chosen] / min(times_us.values()) - 1.0 if chosen in times_us else None
 
 
-def judge(core: DecisionCore, rows: Sequence[TimesRow]) -> list[float]:
-    """Return the regrets of the choices for rows of times, of those whose chosen kernel was timed."""
-    regrets = (find_regret(row["times_us"], choose(core, row)[0]) for row in rows)
-    return [regret for regret in regrets if regret is not None]
+def judge(core: DecisionCore, rows: Sequence[TimesRow]) -> NDArray[np.float64]:
+    """Return the regrets of the choices for rows of times, NaN where the chosen kernel was not timed."""
+    return np.array([find_regret(row["times_us"], choose(core, row)[0]) for row in rows], np.float64)
 
 
 def cross_validate(
@@ -84,7 +84,6 @@ def cross_validate(
         facts = {"device": device, "record": ""}
         survey = fit_measured(measured, fold != number, facts, at_home=at_home, finer=finer, heeds_far=heeds_far)
         core = open_core(replace(frozen, surveys={arch: survey}), arch)
-        for i in np.flatnonzero(fold == number).tolist():
-            regret = find_regret(rows[i]["times_us"], choose(core, rows[i])[0])
-            regrets[i] = np.nan if regret is None else regret
+        held = np.flatnonzero(fold == number)
+        regrets[held] = judge(core, [rows[i] for i in held.tolist()])
     return regrets
