@@ -456,15 +456,19 @@ __device__ __forceinline__ Span make_span(int columns, int rank, const Element* 
 // elements.
 inline constexpr int kLeastAlike = 48, kLeastSkewed = 192;
 
+// Of rows that are kept in registers, and lie alike: words of 32 bits that are read one by one leave no ends.
+template <class Element>
+inline constexpr int kLeastAlikeKept = sizeof(Element) == 4 ? kLeastSkewed : kLeastAlike;
+
 // Calls launch(access), a constant, with how rows can be accessed whose threads keep kCapacity elements, or more than a row has. What
-// begins anywhere is accessed in packs where it has 16 bits or all matrices lie alike (std::false_type: they never do): words of 32 are as
-// well read one by one.
-template <class Element, std::int64_t kCapacity, class Alike, class Launch>
+// begins anywhere is accessed in packs where it has 16 bits or all matrices lie alike (std::false_type: they never do), and then
+// kAlike columns: words of 32 are as well read one by one.
+template <class Element, std::int64_t kCapacity, int kAlike = kLeastAlike, class Alike, class Launch>
 AicfStatus choose_access(std::int64_t columns, bool has_whole_packs, Alike lie_alike, const Launch& launch) {
     constexpr bool kMayLieAlike = !std::is_same_v<Alike, std::false_type>;
     if (has_whole_packs) return launch(std::integral_constant<Access, Access::kWhole>{});
-    if constexpr ((kMayLieAlike && kCapacity > kLeastAlike) || (sizeof(Element) == 2 && kCapacity > kLeastSkewed)) {
-        const bool is_long = columns >= (lie_alike ? kLeastAlike : kLeastSkewed) && columns + kPackElems<Element> - 1 <= kCapacity;
+    if constexpr ((kMayLieAlike && kCapacity > kAlike) || (sizeof(Element) == 2 && kCapacity > kLeastSkewed)) {
+        const bool is_long = columns >= (lie_alike ? kAlike : kLeastSkewed) && columns + kPackElems<Element> - 1 <= kCapacity;
         if (is_long && (lie_alike || sizeof(Element) == 2)) return launch(std::integral_constant<Access, Access::kPacked>{});
     }
     return launch(std::integral_constant<Access, Access::kByElement>{});

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -21,6 +20,7 @@ from harness.spec import (
     Op,
     Problem,
     Role,
+    Rows,
     Sampling,
     Tensor,
     Tunable,
@@ -117,7 +117,7 @@ KERNELS = (
         "a group of threads per row, which reads its index once; 16 bytes an access, 4 in flight",
         (GROUP, ROWS),
         (BLOCK_FITS, ONE_ROW_BEYOND_WARP),
-        ({"threads": 32, "rows": 4}, {"threads": 512, "rows": 1}),
+        ({"threads": 8, "rows": 16}, {"threads": 32, "rows": 4}, {"threads": 128, "rows": 1}, {"threads": 512, "rows": 1}),
         domain=lambda t: _serve(),
         tile=lambda t: {"count": t["rows"]},
     ),
@@ -126,32 +126,42 @@ KERNELS = (
         "accesses are numbered across rows, as wide as rows allow; a thread has several under way",
         (THREADS, ITEMS),
         (),
-        ({"threads": 256, "items": 1}, {"threads": 256, "items": 2}, {"threads": 256, "items": 4}),
+        ({"threads": 128, "items": 1}, {"threads": 256, "items": 1}, {"threads": 256, "items": 2}, {"threads": 256, "items": 4}),
         domain=lambda t: (*_serve(), Count({"count": 1, "width": 1}, max=2**36)),
     ),
 )
-# Of this size are the problems of the class `small`.
+# Of this size are the problems of the class `whole_small`.
 _FEW_ELEMS = 2**20
+# Rows of so many elements have no work for a warp where each is an access of its own.
+_NARROW = 64
+# Packs of 16 bytes, of 16-bit elements and of fp32 alike.
+_PACK = 8
+_HAS_PACKS = (Count({"width": 1}, multiple=_PACK), Rows("table", 16, _PACK), Rows("y", 16, _PACK))
 # Threads that 132 multiprocessors hold.
 _WAVE = 132 * 2048
-_PACK_BYTES = 16
+# A warp has work for a row of so many packs.
+_WARP_PACKS = 64
 
 
-def _count_accesses(problem: Problem) -> int:
-    """Return how many accesses y takes, each as wide as its rows and those of the table allow."""
-    width, item = problem.sizes["width"], ITEM_BYTES[_get(problem, "dtype")]
-    strides = [width + pad for pad in (problem.padding.get(name, 0) for name in ("table", "y")) if isinstance(pad, int)]
-    wide = math.gcd(_PACK_BYTES, *(item * stride for stride in (width, *strides)))
-    return problem.sizes["count"] * (width * item // wide)
+def _has_packs(problem: Problem) -> bool:
+    pads = [problem.padding.get(name, 0) for name in ("table", "y")]
+    return all(isinstance(pad, int) and (problem.sizes["width"] + pad) % _PACK == 0 for pad in (*pads, 0))
 
 
 def choose(problem: Problem) -> Choice:
-    """Return several accesses a thread where threads with one each are more than two waves: fewer would leave multiprocessors uneven."""
-    flat, waves = KERNELS[2], _count_accesses(problem) / _WAVE
+    """Return a group of threads per row where rows begin anywhere, or are long and many; else accesses numbered across rows."""
+    groups, flat = KERNELS[1:3]
+    count, width = problem.sizes["count"], problem.sizes["width"]
+    if not _has_packs(problem):
+        threads = 8 if width <= _NARROW else 32
+        return Choice(groups.bind({"threads": threads, "rows": 128 // threads}), "rows begin anywhere: an index is read once for a row")
+    row_packs = width * ITEM_BYTES[_get(problem, "dtype")] // 16
+    waves = count * row_packs / _WAVE
     if waves <= 2:
-        return Choice(flat.bind({"threads": 256, "items": 1}), "all accesses fit two waves of threads")
-    items = 2 if waves <= 8 else 4
-    return Choice(flat.bind({"threads": 256, "items": items}), f"{waves:.0f} waves of threads have an access each")
+        return Choice(flat.bind({"threads": 128, "items": 1}), "all accesses fit two waves of threads")
+    if row_packs >= _WARP_PACKS:
+        return Choice(groups.bind({"threads": 32, "rows": 4}), "a row has several accesses for each lane of a warp")
+    return Choice(flat.bind({"threads": 256, "items": 2}), f"{waves:.0f} waves of threads have an access each")
 
 
 def _problem(suite: str, count: int, vocabulary: int, width: int, dtype: str = "float32", index: str = "int64", **padding: int) -> Problem:
@@ -179,6 +189,13 @@ PROBLEMS = (
     _problem("bench", 4096, 151936, 8192, "float16", "int32"),
     _problem("bench", 1000, 50257, 768, "bfloat16"),
     _problem("bench", 400, 50257, 1024),
+    _problem("bench", 1500, 128256, 512, "float16"),
+    # Rows that begin anywhere.
+    _problem("bench", 700, 4000, 389, "bfloat16", "int32", table=1),
+    _problem("bench", 30000, 2000, 523, y=3),
+    _problem("bench", 50000, 9000, 777, "bfloat16", "int32"),
+    _problem("bench", 250000, 3000, 37, "float16", table=1),
+    _problem("bench", 100000, 100000, 13),
 )
 
 OP = Op(
@@ -204,5 +221,15 @@ OP = Op(
     choose=choose,
     distributions=("normal", "ties", "nonfinite", "denormal"),
     population=POPULATION,
-    axes=(Axis("region", {"small": (Count({"count": 1, "width": 1}, max=_FEW_ELEMS),), "large": ()}),),
+    axes=(
+        Axis(
+            "region",
+            {
+                "whole_small": (*_HAS_PACKS, Count({"count": 1, "width": 1}, max=_FEW_ELEMS)),
+                "whole": _HAS_PACKS,
+                "loose_narrow": (Count({"width": 1}, max=_NARROW),),
+                "loose": (),
+            },
+        ),
+    ),
 )

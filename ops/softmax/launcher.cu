@@ -27,7 +27,7 @@ int find_kept_boundary(const Params& params, int capacity) {
     const auto find = [&](const void* x, std::int64_t ldx) {
         return find_common_boundary<Element>(x, ldx, params.y, params.ldy, params.columns, capacity, kSectorBytes);
     };
-    if (params.columns < kLeastAlike) return 0;
+    if (params.columns < kLeastAlikeKept<Element>) return 0;
     const int common = find(params.x, params.ldx);
     if (common != 0 || sizeof(Element) == 4 || params.columns < kLeastSkewed) return common;
     return find(params.y, params.ldy);

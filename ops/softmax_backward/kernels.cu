@@ -37,14 +37,26 @@ struct Row {
           is_log(p.log != 0),
           columns(static_cast<int>(p.columns)) {}
 
-    // What an element adds to the row's sum.
-    __device__ __forceinline__ float find_term(float gradient, float result) const {
-        return is_log ? (result == minus_infinity() ? 0.0f : gradient) : gradient * result;
+    // Calls call(is_log), a constant: elements do not ask.
+    template <class Call>
+    __device__ __forceinline__ void visit_kind(const Call& call) const {
+        if (is_log) {
+            call(std::true_type{});
+        } else {
+            call(std::false_type{});
+        }
     }
 
-    __device__ __forceinline__ float find_result(float gradient, float result, float sum) const {
-        if (!is_log) return scale * (result * (gradient - sum));
-        return result == minus_infinity() ? 0.0f : scale * (gradient - expf(result) * sum);
+    // What an element adds to the row's sum.
+    template <bool kIsLog>
+    __device__ __forceinline__ float find_term(float gradient, float result, std::bool_constant<kIsLog> /*is_log*/) const {
+        return kIsLog ? (result == minus_infinity() ? 0.0f : gradient) : gradient * result;
+    }
+
+    template <bool kIsLog>
+    __device__ __forceinline__ float find_result(float gradient, float result, float sum, std::bool_constant<kIsLog> /*is_log*/) const {
+        if constexpr (!kIsLog) return scale * (result * (gradient - sum));
+        return result == minus_infinity() ? 0.0f : scale * (gradient - find_weight<Element>(result) * sum);
     }
 };
 
@@ -54,11 +66,13 @@ __global__ void __launch_bounds__(kThreads) softmax_backward_naive(const Softmax
     const std::int64_t index = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
     if (index >= params.rows) return;
     const Row<Element> row(params, index);
-    float sum = 0.0f;
-    for (int j = 0; j < row.columns; ++j) sum += row.find_term(to_float(row.dy[j]), to_float(row.y[j]));
-    for (int j = 0; j < row.columns; ++j) {
-        row.dx[j] = from_float<Element>(row.find_result(to_float(row.dy[j]), to_float(row.y[j]), sum));
-    }
+    row.visit_kind([&](auto is_log) {
+        float sum = 0.0f;
+        for (int j = 0; j < row.columns; ++j) sum += row.find_term(to_float(row.dy[j]), to_float(row.y[j]), is_log);
+        for (int j = 0; j < row.columns; ++j) {
+            row.dx[j] = from_float<Element>(row.find_result(to_float(row.dy[j]), to_float(row.y[j]), sum, is_log));
+        }
+    });
 }
 
 // A block takes one row, which it reads twice, or a cluster of blocks does: Group is RowGroup or RowCluster.
@@ -76,16 +90,18 @@ __global__ void __launch_bounds__(kThreads) softmax_backward_block(const Softmax
             call(chunk, dy, span.load(row.y, chunk, 0.0f, is_whole, y_skew), is_whole);
         });
     };
-    float sum = 0.0f;
-    visit([&](int, const Pack<Element>& dy, const Pack<Element>& y, auto) {
+    row.visit_kind([&](auto is_log) {
+        float sum = 0.0f;
+        visit([&](int, const Pack<Element>& dy, const Pack<Element>& y, auto) {
 #pragma unroll
-        for (int i = 0; i < Span::kChunkElems; ++i) sum += row.find_term(dy.values[i], y.values[i]);
-    });
-    sum = group.reduce_sum(sum, partials);
-    visit([&](int chunk, Pack<Element> dy, const Pack<Element>& y, auto is_whole) {
+            for (int i = 0; i < Span::kChunkElems; ++i) sum += row.find_term(dy.values[i], y.values[i], is_log);
+        });
+        sum = group.reduce_sum(sum, partials);
+        visit([&](int chunk, Pack<Element> dy, const Pack<Element>& y, auto is_whole) {
 #pragma unroll
-        for (int i = 0; i < Span::kChunkElems; ++i) dy.values[i] = row.find_result(dy.values[i], y.values[i], sum);
-        span.store(row.dx, chunk, dy, is_whole);
+            for (int i = 0; i < Span::kChunkElems; ++i) dy.values[i] = row.find_result(dy.values[i], y.values[i], sum, is_log);
+            span.store(row.dx, chunk, dy, is_whole);
+        });
     });
 }
 
@@ -100,35 +116,45 @@ __device__ __forceinline__ void compute_kept(const SoftmaxBackwardParams& params
     uint4 dy[Span::kChunks], y[Span::kChunks];
     span.load_all_words(row.dy, dy, 0, span.find_skew(row.dy));
     span.load_all_words(row.y, y, 0, span.find_skew(row.y));
-    float sum = 0.0f;
+    row.visit_kind([&](auto is_log) {
+        float sum = 0.0f;
 #pragma unroll
-    for (int chunk = 0; chunk < Span::kChunks; ++chunk) {
-        if (!span.is_there(chunk)) continue;
-        const Pack<Element> gradients = unpack<Element>(dy[chunk]), results = unpack<Element>(y[chunk]);
+        for (int chunk = 0; chunk < Span::kChunks; ++chunk) {
+            if (!span.is_there(chunk)) continue;
+            const Pack<Element> gradients = unpack<Element>(dy[chunk]), results = unpack<Element>(y[chunk]);
 #pragma unroll
-        for (int i = 0; i < Span::kChunkElems; ++i) sum += row.find_term(gradients.values[i], results.values[i]);
-    }
-    sum = group.reduce_sum(sum, partials);
-    if (group.row >= params.rows) return;
-#pragma unroll
-    for (int chunk = 0; chunk < Span::kChunks; ++chunk) {
-        if (!span.is_there(chunk)) continue;
-        forget(dy[chunk]);
-        forget(y[chunk]);
-        Pack<Element> gradients = unpack<Element>(dy[chunk]);
-        const Pack<Element> results = unpack<Element>(y[chunk]);
-#pragma unroll
-        for (int i = 0; i < Span::kChunkElems; ++i) {
-            gradients.values[i] = row.find_result(gradients.values[i], results.values[i], sum);
+            for (int i = 0; i < Span::kChunkElems; ++i) sum += row.find_term(gradients.values[i], results.values[i], is_log);
         }
-        span.store(row.dx, chunk, gradients);
-    }
+        sum = group.reduce_sum(sum, partials);
+        if (group.row >= params.rows) return;
+#pragma unroll
+        for (int chunk = 0; chunk < Span::kChunks; ++chunk) {
+            if (!span.is_there(chunk)) continue;
+            forget(dy[chunk]);
+            forget(y[chunk]);
+            Pack<Element> gradients = unpack<Element>(dy[chunk]);
+            const Pack<Element> results = unpack<Element>(y[chunk]);
+#pragma unroll
+            for (int i = 0; i < Span::kChunkElems; ++i) {
+                gradients.values[i] = row.find_result(gradients.values[i], results.values[i], sum, is_log);
+            }
+            span.store(row.dx, chunk, gradients);
+        }
+    });
     if constexpr (Group::kBlocks > 1) group.leave();
+}
+
+// Blocks of a multiprocessor whose threads have registers for so many elements each: a branch for each kind of result would take more.
+template <class Element, int kElems>
+constexpr int count_resident(int threads) {
+    const int resident = kElems <= 8 ? 2048 : kElems <= 16 ? 1024 : sizeof(Element) == 2 ? 640 : 512;
+    return resident < threads ? 1 : resident / threads;
 }
 
 // kThreads threads per row, kRows rows per block (one beyond a warp).
 template <class Element, int kThreads, int kRows, int kElems, Access kAccess>
-__global__ void __launch_bounds__(kThreads* kRows) softmax_backward_registers(const SoftmaxBackwardParams params) {
+__global__ void __launch_bounds__(kThreads* kRows, count_resident<Element, kElems>(kThreads* kRows))
+    softmax_backward_registers(const SoftmaxBackwardParams params) {
     compute_kept<Element, RowGroup<kThreads, kRows>, kElems, kAccess>(params);
 }
 

@@ -18,7 +18,8 @@ AicfStatus choose_access(const Params& p, const Launch& launch) {
         return find_common_boundary<Element>(rows, ld, p.dx, p.lddx, p.columns, INT64_MAX, 16) != 0;
     };
     const bool lie_alike = lies_as_dx(p.dy, p.lddy) && lies_as_dx(p.y, p.ldy);
-    return aicf::choose_access<Element, kCapacity>(p.columns, has_packs && p.columns % kPackElems<Element> == 0, lie_alike, launch);
+    return aicf::choose_access<Element, kCapacity, kLeastAlikeKept<Element>>(p.columns, has_packs && p.columns % kPackElems<Element> == 0,
+                                                                             lie_alike, launch);
 }
 
 template <class Element>

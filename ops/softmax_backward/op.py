@@ -74,14 +74,16 @@ def tolerance(inputs: Arrays, outputs: Arrays, problem: Problem) -> dict[str, ND
     """Return the bounds of sums in any order.
 
     A term of the sum errs by its product's rounding. The difference, and the products with weight and scale, round once each; an
-    exponential errs by expf, and may be flushed to zero.
+    exponential errs by expf, or, of 16 bits, by the two roundings of its exponent, and may be flushed to zero.
     """
     dy, weights, scale = _read(inputs, problem)
     rows, columns = dy.shape
     tiny, dy, scale = SMALLEST_NORMAL["float32"], np.abs(dy), abs(scale)
     if _is_log(problem):
         total = dy.sum(axis=1, keepdims=True)
-        product = weights * bound_sum(total, columns, rows) + (2.0 * ULPS["expf"] + 2.0) * U * weights * total + tiny * total
+        exponent = np.abs(np.asarray(inputs["y"], np.float64)) if ITEM_BYTES[_find_dtype(problem)] == 2 else 0.0
+        roundings = np.where(weights > 0.0, 2.0 * ULPS["expf"] + 2.0 + 2.0 * exponent, 0.0)
+        product = weights * bound_sum(total, columns, rows) + roundings * U * weights * total + tiny * total
         error = scale * (product + 3.0 * U * (dy + weights * total)) + 2.0 * tiny
     else:
         total = (dy * weights).sum(axis=1, keepdims=True)
