@@ -71,29 +71,6 @@ struct cluster_passes : Slabs<kIsCentred, t, Element> {
     }
 };
 
-template <bool kIsCentred, auto t, class Element>
-struct few_rows {
-    static constexpr int kMostBlocks = 264;  // of the second kernel: two of each of 132 multiprocessors, since each reads all parts
-
-    // Columns of sums that have room for the parts of all rows.
-    static std::int64_t count_partials(std::int64_t rows, std::int64_t columns) {
-        constexpr std::int64_t kFloats = sizeof(NormSums) / sizeof(float);
-        return divide_up(rows * divide_up(columns, kColumnWidth * kPackElems<float>) * kFloats, columns);
-    }
-
-    static AicfStatus launch(NormGradient<Element> norm, cudaStream_t stream) {
-        return choose_access<INT64_MAX>(norm, [&](auto access) {
-            norm.num_partials = static_cast<int>(divide_up(norm.columns, kColumnWidth * kPackElems<Element>));
-            AICF_RETURN_IF_NOT_OK(launch_kernel(norm_backward_parts<kIsCentred, Element, t.threads, access.value>, norm.num_partials,
-                                                t.threads, 0, stream, norm));
-            // A row that begins behind a boundary may take a block more.
-            const int blocks = std::min(norm.num_partials + 1, kMostBlocks);
-            return launch_early(norm_backward_few<kIsCentred, Element, t.threads, access.value>, static_cast<unsigned>(blocks), t.threads,
-                                0, 1, stream, norm);
-        });
-    }
-};
-
 // Blocks, or teams of them, that stay.
 template <bool kIsCentred, auto t, class Element, class Group>
 struct Staying {

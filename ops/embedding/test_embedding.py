@@ -126,12 +126,22 @@ def test_what_is_timed_has_no_wrong_index_and_what_is_proved_has() -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "width", "padding", "items"), [(2361, 512, 0, 1), (2361, 512, 1, 2), (10000, 1024, 0, 2), (32095, 4096, 0, 4), (1, 1, 0, 1)]
+    ("count", "width", "padding", "expected"),
+    [
+        (2361, 512, 0, "flat/threads128_items1"),
+        (2361, 512, 1, "row_groups/threads32_rows4"),
+        (2361, 37, 0, "row_groups/threads8_rows16"),
+        (32095, 4096, 0, "row_groups/threads32_rows4"),
+        (1 << 20, 16, 0, "flat/threads256_items2"),
+        (1, 1, 0, "row_groups/threads8_rows16"),
+    ],
 )
-def test_accesses_of_a_thread_follow_from_how_many_there_are(count: int, width: int, padding: int, items: int) -> None:
+def test_what_is_chosen_follows_from_where_rows_begin_and_how_many_accesses_there_are(
+    count: int, width: int, padding: int, expected: str
+) -> None:
     assert OP.choose is not None
     problem = Problem({"count": count, "vocabulary": 50257, "width": width}, {"dtype": "float16"}, {"y": padding})
-    assert OP.choose(problem).variant.name == f"flat/threads256_items{items}"
+    assert OP.choose(problem).variant.name == expected
 
 
 @pytest.mark.gpu

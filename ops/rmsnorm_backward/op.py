@@ -141,8 +141,10 @@ _TEAM_SHARES = (
     {"threads": 512, "team": 4, "elems": 16, "blocks": 128},
     {"threads": 512, "team": 8, "elems": 16, "blocks": 128},
 )
-# So few rows leave multiprocessors idle where a block takes each.
+# So few rows leave multiprocessors idle where a block takes each; shorter ones than so many columns are read in less time than the blocks
+# of a cluster need to meet (58 rows of 9760: 15 us for a block each, 29 us for a cluster, on an H200).
 _FEW_ROWS = 64
+_LEAST_CLUSTER = 32768
 _REGIONS = {f"to_{t['threads'] * t['elems']}": (Count({"columns": 1}, max=t["threads"] * t["elems"]),) for t in _SHARES}
 _REGIONS |= {"few_long": (Count({"rows": 1}, max=_FEW_ROWS),), "long": ()}
 
@@ -204,15 +206,6 @@ KERNELS = (
         tile=lambda t: {"rows": 1},
         min_arch=90,
     ),
-    Kernel(
-        "few_rows",
-        "by columns, for rows that are few: sums of all rows over the columns of a block, then dx",
-        (THREADS,),
-        (),
-        ({"threads": 256},),
-        domain=lambda t: (Count({"rows": 1}, max=_FEW_ROWS), Count({"columns": 1}, max=2**24)),
-        tile=lambda t: {"columns": 256},
-    ),
 )
 
 
@@ -227,8 +220,8 @@ def choose(problem: Problem) -> Choice:
     if columns <= pair["threads"] * pair["team"] * pair["elems"]:
         teams = next(k for k in KERNELS if k.name == "rows_in_teams")
         return Choice(teams.bind(pair), "the registers of two blocks hold a row")
-    if problem.sizes["rows"] <= _FEW_ROWS:
-        return Choice(next(k for k in KERNELS if k.name == "few_rows").bind({"threads": 256}), "few rows, longer than registers hold")
+    if problem.sizes["rows"] <= _FEW_ROWS and columns >= _LEAST_CLUSTER:
+        return Choice(KERNELS[2].bind({"threads": 1024, "blocks": 132}), "few rows, longer than registers hold")
     return Choice(KERNELS[1].bind({"threads": 512, "blocks": 132}), "a row is longer than registers hold")
 
 

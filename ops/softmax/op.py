@@ -391,6 +391,7 @@ PROBLEMS = (
     _problem("bench", 200000, 12, "float16"),
     _problem("bench sweep", 524288, 64),
     _problem("bench", 262144, 256, "bfloat16 log"),
+    _problem("bench", 100000, 133),
     _problem("bench", 65536, 512, "float16"),
     _problem("bench", 32768, 1024, "bfloat16 causal with_scale"),
     _problem("bench", 4096, 1000),

@@ -13,6 +13,7 @@ from harness.spec import (
     Attribute,
     Axis,
     Choice,
+    Condition,
     Constraint,
     Cost,
     Count,
@@ -23,6 +24,7 @@ from harness.spec import (
     Probabilities,
     Problem,
     Role,
+    Rows,
     Sampling,
     Tensor,
     Tunable,
@@ -124,7 +126,7 @@ ONE_ROW_BEYOND_WARP = Constraint(
 _MAX_SIZE = 2**31 - 1 - 8192
 
 
-# The lengths of rows that a variant of row_in_registers is for: the classes of the axis `region`, from which `choose` takes the same.
+# Threads that hold rows of any dtype: each for the next lengths, which are classes of the axis `region`.
 _SHARES = (
     {"threads": 2, "rows": 64, "elems": 8},
     {"threads": 4, "rows": 32, "elems": 16},
@@ -144,12 +146,15 @@ _LONG_SHARES = (
     {"threads": 128, "rows": 1, "elems": 32},
     {"threads": 256, "rows": 1, "elems": 32},
 )
-# Short rows by fewer threads, which waste less where a row is no multiple of what a warp holds.
-_SHORT_SHARES = (
-    {"threads": 4, "rows": 32, "elems": 32},
+# Short rows that begin anywhere, by so many threads that few of their accesses lie past a row.
+_LOOSE_SHARES = (
+    {"threads": 4, "rows": 32, "elems": 16},
     {"threads": 8, "rows": 16, "elems": 16},
     {"threads": 8, "rows": 16, "elems": 32},
+    {"threads": 16, "rows": 8, "elems": 32},
 )
+# How many columns those have.
+_LOOSE_COLUMNS = (32, 128, 256, 512)
 # Longer rows: in the registers of as few blocks as hold them.
 _TEAM_SHARES = (
     {"threads": 512, "team": 4, "elems": 16},
@@ -169,9 +174,21 @@ _LEAST_LONG = 257  # shorter rows are held by as few threads with less
 _TWO_WAVES = 132 * 1024
 # So few rows leave multiprocessors idle where a block takes each.
 _FEW_ROWS, _WIDEST = 64, 8
-_REGIONS = {f"to_{t['threads'] * t['elems']}": (Count({"columns": 1}, max=t["threads"] * t["elems"]),) for t in _SHARES}
+# All rows begin on 16 bytes and end there, of 16-bit elements and of fp32 alike.
+_HAS_PACKS = (Count({"columns": 1}, multiple=8), *(Rows(name, 16, 8) for name in ("dy", "y", "dx")))
+_HALVES = OneOf("dtype", ("bfloat16", "float16"))
+
+
+def _hold_up_to(most: int) -> tuple[Condition, ...]:
+    return (Count({"columns": 1}, max=most),)
+
+
+_REGIONS = {f"to_{n}": (*_hold_up_to(n), *_HAS_PACKS) for n in (16, 64, 256, 512)}
+_REGIONS |= {f"loose_{n}": _hold_up_to(n) for n in _LOOSE_COLUMNS}
+_REGIONS |= {f"to_{n}": _hold_up_to(n) for n in (1024, 2048, 4096)}
+_REGIONS |= {"half_to_8192": (*_hold_up_to(8192), _HALVES), "to_8192": _hold_up_to(8192), "to_16384": _hold_up_to(16384)}
 _REGIONS |= {"few_long": (Count({"rows": 1}, max=_FEW_ROWS),)}
-_REGIONS |= {f"to_{_hold(t)}": (Count({"columns": 1}, max=_hold(t)),) for t in (*_TEAM_SHARES, _HALVES_TEAM_SHARE)}
+_REGIONS |= {f"to_{_hold(t)}": _hold_up_to(_hold(t)) for t in (*_TEAM_SHARES, _HALVES_TEAM_SHARE)}
 _REGIONS |= {"long": ()}
 
 
@@ -221,7 +238,7 @@ KERNELS = (
         "a group of threads keeps its row in registers, which is read once; many short rows per block",
         (GROUP, ROWS, ELEMS),
         (BLOCK_FITS, ONE_ROW_BEYOND_WARP),
-        (*_SHORT_SHARES, *_SHARES, *_LONG_SHARES),
+        (*_SHARES, *(s for s in _LOOSE_SHARES if s not in (*_SHARES, *_LONG_SHARES)), *_LONG_SHARES),
         max_spill_bytes=32,  # of a warp per row, where ptxas keeps to 80 registers
         domain=lambda t: _serve(t["threads"] * t["elems"]),
         tile=lambda t: {"rows": t["rows"]},
@@ -251,9 +268,16 @@ KERNELS = (
 )
 
 
+def _has_packs(problem: Problem) -> bool:
+    pads = [problem.padding.get(name, 0) for name in ("dy", "y", "dx")]
+    return all(isinstance(pad, int) and (problem.sizes["columns"] + pad) % 8 == 0 for pad in (*pads, 0))
+
+
 def _find_share(problem: Problem) -> Mapping[str, int] | None:
     """Return the tunables of row_in_registers for rows of a length, None where no registers hold them."""
     rows, columns = problem.sizes["rows"], problem.sizes["columns"]
+    if columns <= _LOOSE_COLUMNS[-1] and not _has_packs(problem):
+        return next(share for share, most in zip(_LOOSE_SHARES, _LOOSE_COLUMNS, strict=True) if columns <= most)
     fitting = [[s for s in shares if columns <= s["threads"] * s["elems"]] for shares in (_LONG_SHARES, _SHARES)]
     longer, shares = fitting
     has_halves = ITEM_BYTES[_find_dtype(problem)] == 2
@@ -313,12 +337,18 @@ PROBLEMS = (
     _problem("emulated", 4096, 64, "bfloat16", "with_scale"),
     # One of each region.
     _problem("bench", 200000, 14, "float16", "log", dy=1, y=1),
+    _problem("bench", 500000, 16, "bfloat16"),
     _problem("bench sweep", 524288, 64),
+    _problem("bench", 140000, 58, "float16", "", dx=3),
     _problem("bench", 262144, 256, "bfloat16", "log"),
+    _problem("bench", 100000, 131),
+    _problem("bench", 200000, 203, "float16", "log", dy=8, dx=3),
+    _problem("bench", 60000, 347, "bfloat16", "", y=8),
     _problem("bench", 40000, 416, "float16"),
     _problem("bench", 32768, 1024, "bfloat16", "with_scale"),
     _problem("bench", 30000, 2048, "float16"),
     _problem("bench", 8192, 4096, "float16", "with_scale"),
+    _problem("bench", 3000, 6144, "bfloat16", "log"),
     _problem("bench", 8192, 8192),
     _problem("bench", 2048, 12000),
     _problem("bench", 1500, 30000, "bfloat16"),
