@@ -228,7 +228,9 @@ __device__ __forceinline__ void store_part(const float (&sums)[WgmmaLayout<T>::k
     const int rank = static_cast<int>(blockIdx.x) % L::kClusterSize;
     float* part = find_part<T>(grid, static_cast<int>(blockIdx.x) / L::kClusterSize, rank, tile.first_step == 0);
     const int lane = static_cast<int>(threadIdx.x) % 32;
-    const int first = (T::pingpong ? 0 : find_consumer() * L::kRows) + find_group_warp() * 16 + lane / 4;
+    int first = (T::pingpong ? 0 : find_consumer() * L::kRows) + find_group_warp() * 16 + lane / 4;
+    // Found here: the addresses of all sums, found in front of all tiles, would go to local memory.
+    if constexpr (kTurned && T::pingpong) first = compute_here(first);
 #pragma unroll
     for (int i = 0; i < L::kBlocksM * L::kSums; i += 2) {
         const float* pair = sums[i / L::kSums] + i % L::kSums;

@@ -64,9 +64,13 @@ struct GroupProduct;
 #define AICF_SUMS_32(i) AICF_SUMS_16(i), AICF_SUMS_16(i + 16)
 #define AICF_SUMS_40(i) AICF_SUMS_32(i), AICF_SUMS_8(i + 32)
 #define AICF_SUMS_48(i) AICF_SUMS_32(i), AICF_SUMS_16(i + 32)
+#define AICF_SUMS_56(i) AICF_SUMS_48(i), AICF_SUMS_8(i + 48)
 #define AICF_SUMS_64(i) AICF_SUMS_32(i), AICF_SUMS_32(i + 32)
+#define AICF_SUMS_72(i) AICF_SUMS_64(i), AICF_SUMS_8(i + 64)
 #define AICF_SUMS_80(i) AICF_SUMS_64(i), AICF_SUMS_16(i + 64)
+#define AICF_SUMS_88(i) AICF_SUMS_80(i), AICF_SUMS_8(i + 80)
 #define AICF_SUMS_96(i) AICF_SUMS_64(i), AICF_SUMS_32(i + 64)
+#define AICF_SUMS_104(i) AICF_SUMS_96(i), AICF_SUMS_8(i + 96)
 #define AICF_SUMS_128(i) AICF_SUMS_64(i), AICF_SUMS_64(i + 64)
 #define AICF_NAMES_4 \
     "%0, %1, %2, %3"
@@ -82,12 +86,20 @@ struct GroupProduct;
     "%32, %33, %34, %35, %36, %37, %38, %39"
 #define AICF_NAMES_48 AICF_NAMES_40 ", " \
     "%40, %41, %42, %43, %44, %45, %46, %47"
+#define AICF_NAMES_56 AICF_NAMES_48 ", " \
+    "%48, %49, %50, %51, %52, %53, %54, %55"
 #define AICF_NAMES_64 AICF_NAMES_48 ", " \
     "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define AICF_NAMES_72 AICF_NAMES_64 ", " \
+    "%64, %65, %66, %67, %68, %69, %70, %71"
 #define AICF_NAMES_80 AICF_NAMES_64 ", " \
     "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"
+#define AICF_NAMES_88 AICF_NAMES_80 ", " \
+    "%80, %81, %82, %83, %84, %85, %86, %87"
 #define AICF_NAMES_96 AICF_NAMES_80 ", " \
     "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
+#define AICF_NAMES_104 AICF_NAMES_96 ", " \
+    "%96, %97, %98, %99, %100, %101, %102, %103"
 #define AICF_NAMES_128 AICF_NAMES_96 ", " \
     "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, " \
     "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
@@ -125,6 +137,14 @@ AICF_GROUP_PRODUCT(Bf16, "bf16", 48, "96", "48", "49", "50", "51", "52")
 AICF_GROUP_PRODUCT(Fp16, "f16", 48, "96", "48", "49", "50", "51", "52")
 AICF_GROUP_PRODUCT(Bf16, "bf16", 80, "160", "80", "81", "82", "83", "84")
 AICF_GROUP_PRODUCT(Fp16, "f16", 80, "160", "80", "81", "82", "83", "84")
+AICF_GROUP_PRODUCT(Bf16, "bf16", 56, "112", "56", "57", "58", "59", "60")
+AICF_GROUP_PRODUCT(Fp16, "f16", 56, "112", "56", "57", "58", "59", "60")
+AICF_GROUP_PRODUCT(Bf16, "bf16", 72, "144", "72", "73", "74", "75", "76")
+AICF_GROUP_PRODUCT(Fp16, "f16", 72, "144", "72", "73", "74", "75", "76")
+AICF_GROUP_PRODUCT(Bf16, "bf16", 88, "176", "88", "89", "90", "91", "92")
+AICF_GROUP_PRODUCT(Fp16, "f16", 88, "176", "88", "89", "90", "91", "92")
+AICF_GROUP_PRODUCT(Bf16, "bf16", 104, "208", "104", "105", "106", "107", "108")
+AICF_GROUP_PRODUCT(Fp16, "f16", 104, "208", "104", "105", "106", "107", "108")
 
 // TF32 has no transposed operands: both lie along k.
 #define AICF_GROUP_PRODUCT_TF32(SUMS, N, A, B, KEEP)                                                                                  \
@@ -152,6 +172,10 @@ AICF_GROUP_PRODUCT_TF32(80, "160", "80", "81", "82")
 #undef AICF_GROUP_PRODUCT_TF32
 #undef AICF_GROUP_PRODUCT
 #undef AICF_NAMES_128
+#undef AICF_NAMES_104
+#undef AICF_NAMES_88
+#undef AICF_NAMES_72
+#undef AICF_NAMES_56
 #undef AICF_NAMES_96
 #undef AICF_NAMES_64
 #undef AICF_NAMES_32
@@ -163,6 +187,10 @@ AICF_GROUP_PRODUCT_TF32(80, "160", "80", "81", "82")
 #undef AICF_NAMES_8
 #undef AICF_NAMES_4
 #undef AICF_SUMS_128
+#undef AICF_SUMS_104
+#undef AICF_SUMS_88
+#undef AICF_SUMS_72
+#undef AICF_SUMS_56
 #undef AICF_SUMS_96
 #undef AICF_SUMS_64
 #undef AICF_SUMS_32

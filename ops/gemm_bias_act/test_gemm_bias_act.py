@@ -29,7 +29,7 @@ VARIANTS = {k.name: k.bind(k.variants[-1]) for k in OP.kernels}
 FAST_KERNELS = ("naive", "wgmma")
 ALIGNED_ONLY = ("vectorised", "warp_tiled", "boxed", "skinny", "rows", "gemv", "decode", "wgmma", "streamk", "tf32", "streamk_tf32")
 KN_ONLY = ("coalesced", "smem_tiled", "reg_tiled", "vectorised", "warp_tiled", "boxed", "skinny")
-HALF = ("mma", "gemv", "decode", "wgmma", "streamk", "turned")
+HALF = ("mma", "gemv", "decode", "wgmma", "streamk", "turned", "turned_pingpong")
 RAGGED_ROWS = Problem({"M": 8, "N": 13, "K": 8}, {"dtype": "bfloat16", "b_layout": "nk"}, {"y": 3})
 TF32 = ("tf32", "streamk_tf32", "turned_tf32")
 DROPPING = ("naive", "pipelined", "mma")
@@ -95,13 +95,13 @@ def test_rows_of_y_that_end_within_16_bytes_are_refused(device: Device, open_ker
         assert open_kernel(kernel).supports(**case.arguments).startswith("N = 13: must be a multiple of 8")
 
 
-@pytest.mark.parametrize("kernel", ["turned"])
+@pytest.mark.parametrize("kernel", ["turned", "turned_pingpong"])
 def test_rows_of_y_that_end_within_16_bytes_are_served(device: Device, open_kernel: Open, kernel: str) -> None:
     with Case(device, OP, RAGGED_ROWS) as case:
         assert open_kernel(kernel).supports(**case.arguments) == ""
 
 
-@pytest.mark.parametrize(("kernel", "dtype"), [("turned", "bfloat16"), ("turned_tf32", "float32")])
+@pytest.mark.parametrize(("kernel", "dtype"), [("turned", "bfloat16"), ("turned_pingpong", "float16"), ("turned_tf32", "float32")])
 def test_operands_off_their_boundaries_are_refused_by_address_alone(device: Device, open_kernel: Open, kernel: str, dtype: str) -> None:
     attributes = {"dtype": dtype, "b_layout": "nk", "precision": "tf32" if dtype == "float32" else "ieee"}
     for tensor in ("a", "b"):
@@ -255,6 +255,13 @@ def test_constraints_name_the_rule_that_a_binding_breaks() -> None:
     ):
         with pytest.raises(SpecError, match=rule):
             turned.parse_variant(binding)
+    for binding, rule in (
+        ("bm200_bn128_stages4_clusterm1_clustern2_group8", "bm"),
+        ("bm80_bn128_stages4_clusterm1_clustern2_group8", "turned_pingpong_shapes"),
+        ("bm208_bn128_stages6_clusterm1_clustern2_group8", "turned_fits"),
+    ):
+        with pytest.raises(SpecError, match=rule):
+            OP.find_kernel("turned_pingpong").parse_variant(binding)
     pipelined = OP.find_kernel("pipelined")
     with pytest.raises(SpecError, match="lanes_fill_warp"):
         pipelined.parse_variant("bm128_bn128_bk8_wm64_wn32_tm8_tn16_stages4_group8_minblocks2_splits1")

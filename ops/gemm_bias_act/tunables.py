@@ -127,6 +127,11 @@ TURNED_SHAPES = Constraint(
     "half of bm be a multiple of 8 where clustern is 2",
     lambda t: t["bm"] in _TURNED_ROWS and t["bn"] in (128, 256) and t["bm"] * t["bn"] // 256 <= 192 and t["bm"] % (8 * t["clustern"]) == 0,
 )
+TURNED_PINGPONG_SHAPES = Constraint(
+    "turned_pingpong_shapes",
+    "bm must be a multiple of 16 from 96 to 208, bn 64 or 128, and a thread hold at most 208 sums: bm * bn / 128",
+    lambda t: t["bm"] in range(96, 209, 16) and t["bn"] in (64, 128) and t["bm"] * t["bn"] // 128 <= 208,
+)
 TURNED_FITS = Constraint(
     "turned_fits", "tiles and rows on their way out must fit 227 KiB", lambda t: _count_turned_bytes(t) <= MAX_SHARED_BYTES
 )
@@ -231,7 +236,7 @@ MMA_SHARED = Constraint(
 )
 MMA_REGISTERS = Constraint("mma_registers", "a thread holds at most 128 sums: wm * wn / 32", lambda t: t["wm"] * t["wn"] // 32 <= 128)
 
-BM = Tunable("bm", (1, 2, 4, 8, 16, 32, 48, 64, 80, 96, 128, 160, 192, 256), "rows of Y that a block computes")
+BM = Tunable("bm", (1, 2, 4, 8, 16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 256), "rows of Y that a block computes")
 BN = Tunable("bn", (4, 8, 16, 32, 64, 128, 192, 256), "columns of Y that a block computes")
 BK = Tunable("bk", (4, 8, 16, 32, 64), "depth of a tile of A and B in shared memory, in elements of K")
 TM = Tunable("tm", (1, 2, 4, 8, 16), "rows of Y that a thread computes")

@@ -69,6 +69,9 @@ struct TurnedEpilogue {
     __device__ __forceinline__ TurnedEpilogue(const OutputProblem& of, std::uint8_t* shared)
         : problem(of), stages(shared + L::kEpilogueOffset + find_consumer() * 2 * Stage::kBytes) {}
 
+    // A thread's number, with T::pingpong found where it is wanted: what follows from it would take registers beside the products.
+    __device__ static __forceinline__ int find_here(int number) { return T::pingpong ? compute_here(number) : number; }
+
     __device__ __forceinline__ void begin(const TileWork&) {}
     __device__ __forceinline__ void end() const {}
 
@@ -127,7 +130,7 @@ struct TurnedEpilogue {
         // The other stage may still be read by a slower warp.
         sync_named<kWarpGroupThreads>(kBarrier + find_consumer());
         auto* const base = static_cast<Stored*>(target);
-        const int thread = find_group_thread();
+        const int thread = find_here(find_group_thread());
         if (problem.has_chunks) {
             constexpr int kChunks = Stage::kColumns / kChunkElems;
 #pragma unroll
@@ -166,7 +169,7 @@ struct TurnedEpilogue {
     // A thread's values, in the order of wgmma's sums, to their places: rows of D become columns.
     template <int kRows>
     __device__ __forceinline__ void stage_rows(std::uint8_t* stage, const float* values) {
-        const int lane = static_cast<int>(threadIdx.x) % 32;
+        const int lane = find_here(static_cast<int>(threadIdx.x) % 32);
         if constexpr (T::item_bytes == 2) {
             // Matrices 0 to 3: the warp's first 8 columns and its next, in 8 rows, then in the next 8, which may be more than there are.
             const int row = lane / 16 * 8 + lane % 8;

@@ -204,10 +204,10 @@ struct streamk_tf32_plan : StreamKPlan<t, 4> {
 };
 
 // Columns of Y are the rows of its tiles, and rows of Y their columns.
-template <Tunables t, int kItemBytes>
+template <Tunables t, int kItemBytes, int kPingpong = 0>
 struct TurnedPlan {
-    using Config =
-        WgmmaTunables<t.bn, t.bm, t.stages, t.clustern, t.clusterm, 0, t.group, 0, TurnedStage<t.bm, kItemBytes>::kAllBytes, kItemBytes>;
+    using Config = WgmmaTunables<t.bn, t.bm, t.stages, t.clustern, t.clusterm, kPingpong, t.group, 0,
+                                 TurnedStage<t.bm, kItemBytes>::kAllBytes, kItemBytes>;
     using L = WgmmaLayout<Config>;
     using Split = SplitPlan<Config, true, true>;
 
@@ -249,9 +249,9 @@ struct TurnedPlan {
     }
 };
 
-template <Tunables t>
-struct turned_plan : TurnedPlan<t, kHalfBytes> {
-    using Plan = TurnedPlan<t, kHalfBytes>;
+template <Tunables t, int kPingpong = 0>
+struct turned_plan : TurnedPlan<t, kHalfBytes, kPingpong> {
+    using Plan = TurnedPlan<t, kHalfBytes, kPingpong>;
 
     static AicfStatus launch(const GemmBiasActParams& params, void* workspace, cudaStream_t stream) {
         return dispatch_half(params, [&]<class Element, class IsTransposed>(Element, IsTransposed) {
@@ -259,6 +259,9 @@ struct turned_plan : TurnedPlan<t, kHalfBytes> {
         });
     }
 };
+
+template <Tunables t>
+struct turned_pingpong_plan : turned_plan<t, 1> {};
 
 template <Tunables t>
 struct turned_tf32_plan : TurnedPlan<t, 4> {
