@@ -6,7 +6,8 @@
 // | vectorised | 16 bytes of the first input per thread; arrays without gaps are one long row      | 16 bytes an access    |
 // | streamed   | threads load several packs before they use one, and blocks go on to the next ones | 16 bytes, in flight   |
 //
-// Every element of a chain is read before any of it is written, by the same thread.
+// Every element of a chain is read before any of it is written, by the same thread. Where an array has few packs for each multiprocessor,
+// `streamed` takes one a thread, by blocks of 64: by large ones a few multiprocessors would move all of it.
 //
 // Index is uint32 where elements and strides are below 2^31: a quotient is a multiplication then, and the code a third as long, which is
 // what a launch of a few microseconds waits for.

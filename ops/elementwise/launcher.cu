@@ -14,6 +14,9 @@ constexpr bool kDraws = ChainOfVariant::kNumDraws > 0;
 constexpr int kLooseWidth = kDraws ? 4 : 1;
 constexpr int kLoosePacks = kDraws ? kPacks : kPacks < 2 ? 4 : 8;
 
+// So few packs for each multiprocessor are taken by blocks of so many threads, whatever the variant.
+constexpr int kFewPacks = 512, kFewThreads = 64;
+
 using Operands = Arrays<ChainOfVariant>;
 
 Operands find_arrays(const Params& params) {
@@ -140,10 +143,18 @@ struct streamed {
         // With 64 bits there are blocks enough to keep the memory busy.
         constexpr int kInFlight = sizeof(Index) > 4 ? 1 : kIsLoose ? kLoosePacks : kPacks;
         const Split<Index> split = split_rows(arrays, kWidth);
+        int num_multiprocessors = 0;
+        AICF_RETURN_IF_NOT_OK(count_multiprocessors(&num_multiprocessors));
+        // What a few multiprocessors would wait for is spread over all of them: a pack a thread, by small blocks.
+        if constexpr (sizeof(Index) == 4 && kTunables.blocks == 0) {
+            if (split.num_packs <= static_cast<Index>(num_multiprocessors) * kFewPacks) {
+                const auto kernel = elementwise_streamed<ChainOfVariant, Generic, kFewThreads, 1, kWidth, kIsLoose, false, Index>;
+                return launch_kernel(kernel, divide_up(static_cast<std::int64_t>(split.num_packs), kFewThreads), kFewThreads, 0, stream,
+                                     arrays, split);
+            }
+        }
         std::int64_t blocks = divide_up(static_cast<std::int64_t>(split.num_packs), std::int64_t{kThreads} * kInFlight);
         if (kTunables.blocks > 0) {
-            int num_multiprocessors = 0;
-            AICF_RETURN_IF_NOT_OK(count_multiprocessors(&num_multiprocessors));
             const std::int64_t most = std::int64_t{num_multiprocessors} * kTunables.blocks;
             blocks = blocks < most ? blocks : most;
         }

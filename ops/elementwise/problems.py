@@ -28,6 +28,7 @@ def _list_problems(chain: str) -> tuple[Problem, ...]:
         _problem(chain, "verify", 5, 72, "bfloat16", padding=8),
         _problem(chain, "verify", 1, 1027, "float32", offset=1),
         _problem(chain, "verify", 9, 33, "float32", padding=3),
+        _problem(chain, "verify", 5, 13601, "float16", padding=1),  # more than is spread over small blocks
         _problem(chain, "emulated", 128, 1000, "bfloat16"),
         _problem(chain, "bench sweep", 8192, 8192, "bfloat16"),
     )
