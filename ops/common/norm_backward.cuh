@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "common/async_copy.cuh"
 #include "common/programmatic.cuh"
 #include "common/rows.cuh"
 
@@ -480,6 +481,125 @@ __global__ void __launch_bounds__(Group::kBlockThreads, kResidentBlocks<Element,
     }
     if constexpr (Group::kBlocks > 1) group.leave();
     store_partials<kNumSums<kIsCentred>, Group, true>(p, totals, span);
+}
+
+// What a thread of norm_backward_shared keeps of a chunk, in accesses of 16 bytes: dy, x, and sums in fp32.
+template <bool kIsCentred, class Element>
+inline constexpr int kKeptPlaces = 2 + kNumSums<kIsCentred> * kPackElems<Element> / 4;
+
+// As norm_backward_packs, for rows that are longer than the registers of a team hold: what a thread keeps lies in shared memory, where no
+// other has anything to do. The chunks of a thread's next row are on their way there (Access::kWhole) as soon as it is done with those of
+// this one.
+template <bool kIsCentred, class Element, class Team, Access kAccess>
+__global__ void __launch_bounds__(Team::kBlockThreads, 1) norm_backward_shared(const NormGradient<Element> p, int num_chunks) {
+    using Span = RowSpan<Element, Team::kTotalThreads, kPackElems<Element>, kAccess == Access::kWhole>;
+    constexpr int kElems = Span::kChunkElems, kPlaces = kKeptPlaces<kIsCentred, Element>;
+    constexpr int kTogether = Team::kBlockThreads > 512 ? 1 : 4;  // chunks whose weights are under way at once, as far as registers go
+    extern __shared__ __align__(16) uint4 kept[];
+    __shared__ alignas(sizeof(NormSums)) NormSums partials[2][Team::kPartials];
+    const auto find_place = [&](int chunk, int place) {
+        return kept + ((chunk * kPlaces + place) * Team::kBlockThreads + static_cast<int>(threadIdx.x));
+    };
+    Team team;
+    allow_successor();
+    const std::int64_t step = gridDim.x / Team::kBlocks;
+    const NormGradientRow<Element> at_own(p, team.find_source(p.rows));
+    const Span span = make_span<Span, kAccess>(static_cast<int>(p.columns), team.rank, at_own.dx);
+    const auto has = [&](int chunk) { return chunk < num_chunks && span.find_column(chunk, 0) < span.columns; };
+    const auto load = [&](const Element* row, int chunk) {
+        if constexpr (kAccess == Access::kByElement) return pack_words(span.load(row, chunk, 0.0f));
+        const Element* const rows[1] = {row};
+        const int skews[1] = {span.find_skew(row)};
+        uint4 words[1][1];
+        span.load_rows(rows, skews, words, chunk);
+        return words[0][0];
+    };
+    const auto fetch = [&](const NormGradientRow<Element>& at, int chunk) {
+        copy_async<16>(find_place(chunk, 0), at.dy + span.find_column(chunk, 0));
+        copy_async<16>(find_place(chunk, 1), at.x + span.find_column(chunk, 0));
+    };
+    // Calls visit(chunk, weight) for this thread's chunks.
+    const auto visit = [&](const auto& call) {
+#pragma unroll 1
+        for (int first = 0; has(first); first += kTogether) {
+            uint4 weights[kTogether];
+#pragma unroll
+            for (int i = 0; i < kTogether; ++i) {
+                if (has(first + i)) weights[i] = load(p.weight, first + i);
+            }
+#pragma unroll
+            for (int i = 0; i < kTogether; ++i) {
+                if (has(first + i)) call(first + i, unpack<Element>(weights[i]));
+            }
+        }
+    };
+    for (int chunk = 0; has(chunk); ++chunk) {
+        if constexpr (kAccess == Access::kWhole) fetch(at_own, chunk);
+#pragma unroll
+        for (int place = 2; place < kPlaces; ++place) *find_place(chunk, place) = {0, 0, 0, 0};
+    }
+    int parity = 0;  // two reductions in a row use different memory
+    for (std::int64_t row = team.row; row < p.rows; row += step) {
+        const NormGradientRow<Element> at(p, row);
+        NormSums sums;
+        if constexpr (kAccess == Access::kWhole) {
+            commit_copies();
+            wait_copies<0>();
+        }
+        visit([&](int chunk, const Pack<Element>& weight) {
+            if constexpr (kAccess != Access::kWhole) {
+                *find_place(chunk, 0) = load(at.dy, chunk);
+                *find_place(chunk, 1) = load(at.x, chunk);
+            }
+            const Pack<Element> dy = unpack<Element>(*find_place(chunk, 0)), x = unpack<Element>(*find_place(chunk, 1));
+            float terms[2][kElems];  // of dweight and dbias
+#pragma unroll
+            for (int i = 0; i < kElems; ++i) {
+                const float n = span.holds(chunk, i) ? at.normalise(x.values[i]) : 0.0f;
+                sums.add(dy.values[i] * weight.values[i], n);
+                terms[0][i] = dy.values[i] * n;
+                terms[1][i] = dy.values[i];
+            }
+#pragma unroll
+            for (int place = 2; place < kPlaces; ++place) {
+                auto* const totals = reinterpret_cast<float4*>(find_place(chunk, place));
+                const float* const term = terms[(place - 2) * 4 / kElems] + (place - 2) * 4 % kElems;
+                const float4 total = *totals;
+                *totals = {total.x + term[0], total.y + term[1], total.z + term[2], total.w + term[3]};
+            }
+        });
+        sums = team.reduce(sums, partials[parity], [](NormSums a, NormSums b) { return combine(a, b); });
+        parity ^= 1;
+        const NormSums means = find_means<kIsCentred>(sums, p.columns);
+        const bool has_next = row + step < p.rows;
+        const NormGradientRow<Element> next(p, has_next ? row + step : row);
+        visit([&](int chunk, const Pack<Element>& weight) {
+            const Pack<Element> dy = unpack<Element>(*find_place(chunk, 0)), x = unpack<Element>(*find_place(chunk, 1));
+            if (kAccess == Access::kWhole && has_next) fetch(next, chunk);
+            Pack<Element> dx = {};
+            if (at.dsum != nullptr) dx = unpack<Element>(load(at.dsum, chunk));
+#pragma unroll
+            for (int i = 0; i < kElems; ++i) {
+                dx.values[i] += find_slope(dy.values[i] * weight.values[i], at.normalise(x.values[i]), means, at.rstd);
+            }
+            span.store(at.dx, chunk, dx);
+        });
+    }
+    team.leave();
+    float* const target = p.partials + team.row * p.columns;
+    for (int chunk = 0; has(chunk); ++chunk) {
+#pragma unroll
+        for (int place = 2; place < kPlaces; ++place) {
+            const auto words = *reinterpret_cast<const float4*>(find_place(chunk, place));
+            const float totals[4] = {words.x, words.y, words.z, words.w};
+            const int which = (place - 2) * 4 / kElems, first = (place - 2) * 4 % kElems;
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                if (!span.holds(chunk, first + i)) continue;
+                target[which * p.num_partials * p.columns + span.find_column(chunk, first + i)] = totals[i];
+            }
+        }
+    }
 }
 
 // The sums of the partial sums, each in the order of the blocks; a block takes kColumnWidth columns. Launch it with launch_early().

@@ -107,4 +107,29 @@ struct rows_in_registers : Staying<kIsCentred, t, Element, RowGroup<t.threads, t
 template <bool kIsCentred, auto t, class Element>
 struct rows_in_teams : Staying<kIsCentred, t, Element, RowTeam<t.threads, t.team>> {};
 
+// Teams that keep rows in shared memory.
+template <bool kIsCentred, auto t, class Element>
+struct rows_in_shared {
+    using Team = RowTeam<t.threads, t.team>;
+
+    static std::int64_t count_partials(std::int64_t rows, std::int64_t /*columns*/) {
+        return std::min<std::int64_t>(rows, t.blocks / Team::kBlocks);
+    }
+
+    static AicfStatus launch(NormGradient<Element> norm, cudaStream_t stream) {
+        constexpr std::int64_t kChunk = Team::kTotalThreads * kPackElems<Element>;
+        AICF_RETURN_IF_NOT_OK(choose_access<INT64_MAX>(norm, [&](auto access) {
+            // What lies in front of a row is no more than a pack.
+            const bool is_whole = access.value == Access::kWhole;
+            const auto num_chunks = static_cast<int>(divide_up(norm.columns + (is_whole ? 0 : kPackElems<Element> - 1), kChunk));
+            const int bytes = num_chunks * kKeptPlaces<kIsCentred, Element> * Team::kBlockThreads * 16;
+            if (!is_whole && !has_steady_rows(norm, norm.num_partials)) norm.num_partials -= norm.num_partials % kPackElems<Element>;
+            const auto kernel = norm_backward_shared<kIsCentred, Element, Team, access.value>;
+            return launch_early(kernel, static_cast<unsigned>(norm.num_partials * Team::kBlocks), t.threads, bytes, Team::kBlocks, stream,
+                                norm, num_chunks);
+        }));
+        return finish<kIsCentred>(norm, stream);
+    }
+};
+
 }  // namespace aicf::norm_backward
