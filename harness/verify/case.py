@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -125,9 +125,11 @@ class Case:
         """Queue the variant once, with the workspace it asks for (call :meth:`prepare` before capturing)."""
         launchable.launch(workspace=self.workspace_address, stream=stream.handle, **self.arguments)
 
-    def bind(self, launchable: Launchable, stream: Stream) -> Callable[[], object]:
-        """Return what queues the variant once, with the tensors and the workspace as they are now: for launches by the thousand."""
-        arguments = {"workspace": self.workspace_address, "stream": stream.handle, **self.arguments}
+    def bind(
+        self, launchable: Launchable, stream: Stream, others: Mapping[str, DeviceArray] = MappingProxyType({})
+    ) -> Callable[[], object]:
+        """Return what queues the variant once, with the tensors (or ``others``) and the workspace as they are now: for many launches."""
+        arguments = {"workspace": self.workspace_address, "stream": stream.handle, **self.arguments, **others}
         if isinstance(launchable, Preparable):
             return launchable.prepare(**arguments)
         return functools.partial(launchable.launch, **arguments)
@@ -140,9 +142,10 @@ class Case:
         """Return the outputs as contiguous host arrays."""
         return {name: slot.read_elements() for name, slot in self._outputs.items()}
 
-    def read_output_bytes(self) -> list[bytes]:
-        """Return all bytes of the outputs' allocations: less work than the elements, where these are to be compared with others alone."""
-        return [slot.buffer.read().tobytes() for slot in self._outputs.values()]
+    @property
+    def outputs(self) -> Mapping[str, Allocation]:
+        """The allocations of the outputs."""
+        return self._outputs
 
     @property
     def input_addresses(self) -> list[int]:
@@ -176,6 +179,10 @@ class Case:
             if slot not in self._inouts:
                 slot.buffer.fill(byte)
         self.restore()
+
+    def write_elements(self, name: str, values: NDArray[Any]) -> None:
+        """Write all elements of a tensor."""
+        self._slots[name].set_elements(values)
 
     def write_grid(self, name: str, grid: Sequence[NDArray[np.intp]], values: NDArray[Any]) -> None:
         """Write ``values`` to the elements of a tensor at a grid of ascending places, and zeros to those near them in their rows."""
