@@ -90,6 +90,14 @@ def is_right(actual: NDArray[Any], expected: NDArray[np.float64], bound: NDArray
     return not find_mismatches(actual, expected, bound).any()
 
 
+def has_same_bits(a: NDArray[Any], b: NDArray[Any]) -> bool:
+    """Return whether two arrays are the same to the last bit, NaN and signs of zeros included."""
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    unsigned = np.dtype(f"u{a.dtype.itemsize}")
+    return bool((np.ascontiguousarray(a).view(unsigned) == np.ascontiguousarray(b).view(unsigned)).all())
+
+
 def _find_spacing(expected: NDArray[np.float64], dtype: np.dtype[Any]) -> NDArray[np.float64]:
     if not is_float(dtype):
         return np.ones_like(expected)

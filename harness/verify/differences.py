@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from harness.verify.compare import Comparison, compare
 from harness.verify.findings import FaultKind, Tally
+from harness.verify.reference import Part
 
 
 def classify_mismatch(
@@ -50,19 +51,22 @@ def compare_places(
     name: str,
     grid: Sequence[NDArray[np.intp]],
     actual: NDArray[Any],
-    expected: NDArray[np.float64],
-    bound: NDArray[np.float64],
+    part: Part,
     known: NDArray[np.bool_],
 ) -> None:
     """Compare the ``known`` elements of an output at a grid of places, given per axis, and put what is wrong into the tally."""
     if not known.any():
         return
-    result = compare(actual[known], expected[known], np.broadcast_to(bound, expected.shape)[known])
+    if known.all():
+        result = part.compare(name, actual)
+    else:
+        expected = part.outputs[name]
+        result = compare(actual[known], expected[known], np.broadcast_to(part.bounds[name], expected.shape)[known])
     tally.note_comparison(result)
     if result.ok:
         return
     assert result.first_bad_index is not None
-    index = np.argwhere(known)[result.first_bad_index[0]]
+    index = result.first_bad_index if known.all() else np.argwhere(known)[result.first_bad_index[0]]
     where = [int(axis[i]) for axis, i in zip(grid, index, strict=True)]
     kind = FaultKind.NAN if result.num_nan == result.num_mismatched else FaultKind.MISMATCH
     detail = (

@@ -184,8 +184,11 @@ class Restriction:
         return {t.name: t.resolve_shape(self.problem) for t in self.op.inputs if t.present(self.problem)}
 
     def find_needed(self, places: Places) -> tuple[dict[str, list[NDArray[Any]]], Problem]:
-        """Return the places of each input, axis by axis, that the outputs at ``places`` need, and the problem of these."""
-        shapes = self.input_shapes
+        """Return the places of each input, axis by axis, that the outputs at ``places`` need, and the problem of these.
+
+        Of indices, which are needed whole, there are none.
+        """
+        shapes = self._drawn_shapes
         needed: dict[str, list[NDArray[Any]]] = {name: [] for name in shapes}
         problem = self.problem
         for axis in range(max(map(len, shapes.values()), default=0)):
@@ -194,9 +197,12 @@ class Restriction:
                 lines, problem = self._restrict_axis(axis, places, whole=True)
             for name, line in lines.items():
                 needed[name].append(line - 1)
-        for name in self.indices:
-            needed[name] = [np.arange(n) for n in shapes[name]]
         return needed, problem
+
+    @property
+    def _drawn_shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shapes of the inputs that the problem has, indices aside."""
+        return {name: shape for name, shape in self.input_shapes.items() if name not in self.indices}
 
     def _restrict_axis(self, axis: int, places: Places, *, whole: bool) -> tuple[dict[str, NDArray[np.int64]], Problem]:
         """Return which places of ``axis``, counted from 1, each input needs for the outputs at ``places``.
@@ -204,7 +210,7 @@ class Restriction:
         Arrays of places are restricted as the inputs would be. An axis may be billions long: unless ``whole``, the arrays hold the chosen
         places alone, and 0 elsewhere, which takes no memory; a 0 in the result says that others are needed.
         """
-        shapes = self.input_shapes
+        shapes = self._drawn_shapes
         chosen = np.unique(np.concatenate([np.zeros(0, np.intp), *places.values()]))
         axes = {n: np.arange(1, n + 1) if whole else _mark_places(n, chosen) for n in {s[axis] for s in shapes.values() if axis < len(s)}}
         lines = {
@@ -214,7 +220,7 @@ class Restriction:
             for name, s in shapes.items()
         }
         taken, problem = self.restrict(lines, places)
-        found = {name: taken[name] for name, s in shapes.items() if axis < len(s) and name in taken and name not in self.indices}
+        found = {name: taken[name] for name, s in shapes.items() if axis < len(s) and name in taken}
         return {n: v[tuple(slice(None) if i == axis else 0 for i in range(v.ndim))] for n, v in found.items()}, problem
 
 

@@ -15,14 +15,14 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.spec import Indices, Problem, Role
+from harness.spec import Indices, Op, Problem, Role
 from harness.verify.allocations import POISON_NAN
 from harness.verify.case import Case
 from harness.verify.differences import compare_places
@@ -44,14 +44,43 @@ from harness.verify.feasibility import (
 from harness.verify.findings import FaultKind
 from harness.verify.inputs import REPEATED, draw_tensor
 from harness.verify.places import NO_PLACES, Places, Restriction, find_in_grid, list_restrictions
-from harness.verify.reference import References, compute_expected
+from harness.verify.reference import Expected, References, compute_expected
 from harness.verify.sampled_launch import DEPENDENT, SampledLaunch
-from harness.verify.written import CHECK, Written, locate_written
+from harness.verify.written import CHECK, Written, count_written, locate_written
 
 _MAX_LOCATING_INSTRUCTIONS = 2_000_000
 # Rows of inputs that are put in place for a few blocks.
 _MOST_ROWS = 1 << 15
 _NO_SAMPLING = "op.py declares no sampling, and it is too large to be run whole"
+
+
+_Kept = TypeVar("_Kept")
+
+
+def _count_bytes(arrays: Mapping[str, NDArray[Any]]) -> int:
+    return sum(array.nbytes for array in arrays.values())
+
+
+@dataclass
+class _Prepared:
+    """Inputs for the outputs at some places: where on the device each goes, indices that go there whole, and what the reference takes."""
+
+    needed: dict[str, list[NDArray[Any]]]
+    indices: dict[str, NDArray[Any]]
+    inputs: dict[str, NDArray[Any]]
+    problem: Problem
+    _expected: Expected | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        """Host memory held; what is expected of a few places is small beside it."""
+        return _count_bytes(self.inputs) + _count_bytes(self.indices)
+
+    def find_expected(self, op: Op) -> Expected:
+        """Return what is expected of these inputs, computed once: a launch that tells nothing needs none."""
+        if self._expected is None:
+            self._expected = compute_expected(op, self.problem, self.inputs, math.inf, math.inf)
+        return self._expected
 
 
 @dataclass(frozen=True)
@@ -148,14 +177,25 @@ class SampledRun(SampledLaunch):
         Returns the names of the outputs of which something was judged.
         """
         places = places or restriction.choose_places({})
-        restricted, problem = self._upload(case, restriction, places)
+        prepared = self._upload(case, restriction, places)
         self._launch(case, MAX_INSTRUCTIONS)
-        return self._judge(case, restriction, places, restricted, problem, before or None)
+        return self._judge(case, restriction, places, prepared, before or None)
 
     def _draw_indices(self) -> dict[str, NDArray[Any]]:
         """Return the inputs that point to others, whole."""
-        found = [t for t in self.op.inputs if t.present(self.problem) and isinstance(t.resolve_values(self.problem), Indices)]
-        return {t.name: draw_tensor(self.op, self.problem, t, t.resolve_shape(self.problem), seed=self.seed) for t in found}
+        op, problem = self.op, self.problem
+        found = [t for t in op.inputs if t.present(problem) and isinstance(t.resolve_values(problem), Indices)]
+
+        def draw() -> dict[str, NDArray[Any]]:
+            return {t.name: draw_tensor(op, problem, t, t.resolve_shape(problem), seed=self.seed) for t in found}
+
+        return self._recall(("indices",), draw, _count_bytes) if found else {}
+
+    def _recall(self, key: tuple[Any, ...], make: Callable[[], _Kept], measure: Callable[[_Kept], int]) -> _Kept:
+        """Return what other variants have made of this problem, or make it."""
+        if self.references is None:
+            return make()
+        return self.references.recall((*key, self.problem.name, self.seed), make, measure)
 
     # ----------------------------------------------------------------------------------------------------------- whole
 
@@ -176,13 +216,12 @@ class SampledRun(SampledLaunch):
             self.tally.note_check(CHECK)
             (part,) = expected.parts
             for name, actual in case.read_outputs().items():
-                where = [np.arange(n) for n in actual.shape]
-                known = np.ones(actual.shape, np.bool_)
                 self._require_written(case, name, actual.size)
-                compare_places(self.tally, CHECK, name, where, actual, part.outputs[name], part.bounds[name], known)
+                compare_places(self.tally, CHECK, name, [range(n) for n in actual.shape], actual, part, np.ones(actual.shape, np.bool_))
 
     def _require_written(self, case: Case, name: str, wanted: int) -> None:
-        if self.device.observer is not None and (missing := wanted - self._locate(case, name, None).num_elems) > 0:
+        observer = self.device.observer
+        if observer is not None and (missing := wanted - count_written(observer, case.arguments[name], name, self.tally)) > 0:
             self.tally.add(FaultKind.NOT_WRITTEN, CHECK, f"{missing} of {wanted} elements of {name} were not written")
 
     # --------------------------------------------------------------------------------------------------------- written
@@ -203,44 +242,41 @@ class SampledRun(SampledLaunch):
 
     # ---------------------------------------------------------------------------------------------------------- upload
 
-    def _upload(self, case: Case, restriction: Restriction, places: Places) -> tuple[dict[str, NDArray[Any]], Problem]:
-        """Put inputs where the outputs at ``places`` need them; return those inputs alone, and their problem."""
-        restriction = replace(restriction, indices=restriction.aim(places))
-        needed, problem = restriction.find_needed(places)
+    def _upload(self, case: Case, restriction: Restriction, places: Places) -> _Prepared:
+        """Put inputs where the outputs at ``places`` need them; return what was put, and the problem of these alone."""
         if self.device.observer is None:
             case.fill_outputs(POISON_NAN)
         else:
             case.forget_written()
+        key = ("inputs", restriction.names, *((axis, chosen.tobytes()) for axis, chosen in places.items()))
+        prepared = self._recall(key, lambda: self._prepare(restriction, places), lambda made: made.size_bytes)
+        for name, axes in prepared.needed.items():
+            case.write_grid(name, axes, prepared.inputs[name])
+        for name, values in prepared.indices.items():
+            case.write_elements(name, values)
+        return prepared
+
+    def _prepare(self, restriction: Restriction, places: Places) -> _Prepared:
+        """Draw the inputs that the outputs at ``places`` need."""
+        restriction = replace(restriction, indices=restriction.aim(places))
+        needed, problem = restriction.find_needed(places)
         restricted = restriction.restrict({}, places, dry=True)[0]
-        # What a restriction adds for the reference alone (the numbers of the rows that are left, say) goes along.
+        # What a restriction adds for the reference alone (the numbers of the rows that are left, say) goes along, as do indices.
         inputs = {name: values for name, values in restricted.items() if name not in needed}
         for tensor in self.op.inputs:
-            if tensor.name not in needed:
-                continue
-            axes = needed[tensor.name]
-            if tensor.name in restriction.indices:
-                # The device has all of them, the reference what the restriction left.
-                values, inputs[tensor.name] = restriction.indices[tensor.name], restricted[tensor.name]
-            else:
-                values = draw_tensor(self.op, self.problem, tensor, tuple(map(len, axes)), seed=self.seed)
-                inputs[tensor.name] = values
-            case.write_grid(tensor.name, axes, values)
-        return inputs, problem
+            if tensor.name in needed:
+                extents = tuple(map(len, needed[tensor.name]))
+                inputs[tensor.name] = draw_tensor(self.op, self.problem, tensor, extents, seed=self.seed)
+        return _Prepared(needed, dict(restriction.indices), inputs, problem)
 
     # ----------------------------------------------------------------------------------------------------------- judge
 
     def _judge(
-        self,
-        case: Case,
-        restriction: Restriction,
-        places: Places,
-        inputs: dict[str, NDArray[Any]],
-        problem: Problem,
-        before: Mapping[str, Written] | None,
+        self, case: Case, restriction: Restriction, places: Places, prepared: _Prepared, before: Mapping[str, Written] | None
     ) -> set[str]:
         """Compare what was written; ``before`` is what a first launch wrote, where only some blocks were run."""
         self.tally.note_check(CHECK)
-        (part,) = compute_expected(self.op, problem, inputs, math.inf, math.inf).parts
+        (part,) = prepared.find_expected(self.op).parts
         written = self._find_written(case, before) if self.device.observer is not None else {}
         judged: set[str] = set()
         for tensor in restriction.outputs:
@@ -259,5 +295,5 @@ class SampledRun(SampledLaunch):
                     known &= find_in_grid(before[name].indices, grid)
             if known.any():
                 judged.add(name)
-            compare_places(self.tally, CHECK, name, grid, actual, part.outputs[name], part.bounds[name], known)
+            compare_places(self.tally, CHECK, name, grid, actual, part, known)
         return judged

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,13 +30,25 @@ class Written:
     num_elems: int
 
 
+def count_written(observer: Observer, array: DeviceArray, name: str, tally: Tally) -> int:
+    """Return how many elements of an output were written; what was written between the rows goes into the tally."""
+    if array.span_bytes > math.prod(array.shape) * array.dtype.itemsize:
+        return locate_written(observer, array, name, None, tally).num_elems
+    runs = _find_runs(observer, array)
+    return int((runs[:, 1] - runs[:, 0]).sum()) // array.dtype.itemsize
+
+
+def _find_runs(observer: Observer, array: DeviceArray) -> NDArray[np.int64]:
+    return np.array(observer.find_written(array.address, array.span_bytes), np.int64).reshape(-1, 2)
+
+
 def locate_written(observer: Observer, array: DeviceArray, name: str, before: Written | None, tally: Tally) -> Written:
     """Return what was written of an output since that was forgotten; mostly it is what was written ``before``.
 
     What was written between the rows goes into the tally.
     """
     item = array.dtype.itemsize
-    written = np.array(observer.find_written(array.address, array.span_bytes), np.int64).reshape(-1, 2)
+    written = _find_runs(observer, array)
     if before is not None and np.array_equal(written, before.runs):
         return before
     count = int((written[:, 1] - written[:, 0]).sum()) // item

@@ -70,7 +70,7 @@ def tolerance(inputs: Arrays, outputs: Arrays, problem: Problem) -> dict[str, ND
 
 def restrict(inputs: Arrays, problem: Problem, axis: int, places: NDArray[np.intp]) -> tuple[dict[str, NDArray[np.generic]], Problem]:
     """Return inputs and problem of the rows of y at ``places``: the rows of the table that they are, and all indices, which are counted."""
-    wanted = np.asarray(inputs["indices"], np.int64)[places]
+    wanted = np.asarray(inputs["indices"][places], np.int64)
     rows = np.unique(np.append(wanted[(wanted >= 0) & (wanted < problem.sizes["vocabulary"])], 0))
     taken = dict(inputs) | {"table": inputs["table"][rows], ROW_NUMBERS: np.asarray(places), TABLE_ROWS: rows}
     return taken, replace(problem, sizes=dict(problem.sizes) | {"count": len(places)})
