@@ -82,6 +82,11 @@ class Step:
     large: bool = False
     whole: bool = False
 
+    @property
+    def is_drawn(self) -> bool:
+        """Whether the problem is none of the op's own, nor of the few that go with them."""
+        return "drawn" in self.problem.suites
+
 
 def find_size(op: Op, problem: Problem) -> float:
     """Return a figure of the work in a problem: its flops or its bytes, whichever is larger."""

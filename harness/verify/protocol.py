@@ -11,7 +11,8 @@
 8. ``sampled``      large problems are judged in part (:mod:`harness.verify.sampling`);
 9. ``launches``     the smallest problem is launched up to thousands of times (:mod:`harness.verify.repeating`).
 
-Other distributions run steps 1 and 2; problems of unlisted sizes run 1, 2, 6 and 7.
+Other distributions run steps 1 and 2; problems of unlisted sizes run 1, 2, 6 and 7. On the emulated device one launch does for 1, 2 and 6
+of a drawn problem: it is judged as it runs under the sanitizer, which knows what was written where.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from harness.verify.plan import Step
 from harness.verify.reference import Expected, References
 from harness.verify.sampling import SampledRun
 from harness.verify.schedules import Schedule, count_atomics
-from harness.verify.written import CHECK
+from harness.verify.written import CHECK, count_written
 
 _Outputs = dict[str, NDArray[Any]]
 # cudaErrorStreamCaptureImplicit: the launch would have made the capturing stream wait for the default stream.
@@ -69,16 +70,19 @@ class ProblemSession:
         if self.step.large:
             return self._run_large()
         stream = self.device.create_stream(non_blocking=True)
+        is_watched = self.step.is_drawn and self.device.observer is not None
         try:
-            with Case(self.device, self.op, self.problem) as case:
-                reason = self._ask_support(case)
-                if reason:
-                    return ProblemResult(self.problem.name, Status.UNSUPPORTED, self.step.hidden, reason)
-                if not self.tally.faults:
-                    self._run_guarded(case, stream)
-                if self.schedules and not self.tally.faults:
-                    self._check_schedules(case, stream)
-            if self.device.observer is not None:
+            reason = self._run_watched(stream) if is_watched else ""
+            if not is_watched or ((self.step.distributions or self.schedules) and not reason and not self.tally.faults):
+                with Case(self.device, self.op, self.problem) as case:
+                    reason = self._ask_support(case)
+                    if not reason and not self.tally.faults:
+                        self._run_guarded(case, stream, is_judged=is_watched)
+                    if not reason and self.schedules and not self.tally.faults:
+                        self._check_schedules(case, stream)
+            if reason:
+                return ProblemResult(self.problem.name, Status.UNSUPPORTED, self.step.hidden, reason)
+            if self.device.observer is not None and not is_watched:
                 self._run_sanitized(stream)
         except DeviceLostError as error:
             self._note_lost(error)
@@ -138,11 +142,12 @@ class ProblemSession:
             return ""
         return reason
 
-    def _run_guarded(self, case: Case, stream: Stream) -> None:
-        first = self._run_checked(case, stream, "normal", seed=0)
-        if first is None:
+    def _run_guarded(self, case: Case, stream: Stream, *, is_judged: bool) -> None:
+        """Run the steps that need no sanitizer; ``is_judged`` says that normal inputs were judged under it."""
+        first = None if is_judged else self._run_checked(case, stream, "normal", seed=0)
+        if first is None and not is_judged:
             return
-        if not self.step.hidden:
+        if first is not None and not self.step.hidden:
             # Only a result that was right for its own inputs can be called stale when it comes again for others.
             earlier = None if self.tally.faults else first
             self._check_determinism(case, stream, first)
@@ -286,16 +291,42 @@ class ProblemSession:
         self._compare_bits(case, expected, FaultKind.REPLAY_DIFFERS, "capture", "replay of the captured graph gives other bits")
 
     def _run_sanitized(self, stream: Stream) -> None:
+        expected = self.references.get(self.problem, "normal", 0)
+        with Case(self.device, self.op, self.problem, Layout.EXACT) as case:
+            self._watch(case, stream, expected)
+
+    def _run_watched(self, stream: Stream) -> str:
+        """Judge a launch under the sanitizer, to which writes beside the elements show as well. Returns why it is not served, or ""."""
         observer = self.device.observer
         assert observer is not None
-        expected = self.references.get(self.problem, "normal", 0)
-        with Case(self.device, self.op, self.problem, Layout.EXACT) as case, observer.observe():
+        with Case(self.device, self.op, self.problem, Layout.EXACT) as case:
+            reason = self._ask_support(case)
+            if reason or self.tally.faults:
+                return reason
+            expected = self.references.get(self.problem, "normal", 0)
+            if not self._watch(case, stream, expected, is_poisoned=True):
+                return ""
+            self.tally.note_check("result")
+            self._judge(case, case.read_outputs(), expected, "result", "normal")
+            self.tally.note_check("guards")
+            for name in case.outputs:
+                count_written(observer, case.arguments[name], name, self.tally, "guards")
+        return ""
+
+    def _watch(self, case: Case, stream: Stream, expected: Expected, *, is_poisoned: bool = False) -> bool:
+        """Launch under all checks of the sanitizer; return whether it ran to its end. Poison counts as nothing that was written."""
+        observer = self.device.observer
+        assert observer is not None
+        with observer.observe():
             observer.take_reports()
             try:
                 case.prepare(self.launchable)
                 case.upload(expected.inputs)
+                if is_poisoned:
+                    case.fill_outputs(POISON_NAN)
+                    case.forget_written()
                 with observer.use_options({"read_only": ",".join(map(str, case.input_addresses))}):
-                    self.launcher.launch(case, stream, "sanitizer", "normal")
+                    return self.launcher.launch(case, stream, "sanitizer", "normal")
             finally:
                 reports = observer.take_reports()
                 self.tally.note_check("sanitizer")

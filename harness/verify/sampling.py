@@ -217,7 +217,7 @@ class SampledRun(SampledLaunch):
             (part,) = expected.parts
             for name, actual in case.read_outputs().items():
                 self._require_written(case, name, actual.size)
-                compare_places(self.tally, CHECK, name, [range(n) for n in actual.shape], actual, part, np.ones(actual.shape, np.bool_))
+                compare_places(self.tally, CHECK, name, [np.arange(n) for n in actual.shape], actual, part, np.ones(actual.shape, np.bool_))
 
     def _require_written(self, case: Case, name: str, wanted: int) -> None:
         observer = self.device.observer

@@ -30,10 +30,10 @@ class Written:
     num_elems: int
 
 
-def count_written(observer: Observer, array: DeviceArray, name: str, tally: Tally) -> int:
+def count_written(observer: Observer, array: DeviceArray, name: str, tally: Tally, check: str = CHECK) -> int:
     """Return how many elements of an output were written; what was written between the rows goes into the tally."""
     if array.span_bytes > math.prod(array.shape) * array.dtype.itemsize:
-        return locate_written(observer, array, name, None, tally).num_elems
+        return locate_written(observer, array, name, None, tally, check).num_elems
     runs = _find_runs(observer, array)
     return int((runs[:, 1] - runs[:, 0]).sum()) // array.dtype.itemsize
 
@@ -42,7 +42,7 @@ def _find_runs(observer: Observer, array: DeviceArray) -> NDArray[np.int64]:
     return np.array(observer.find_written(array.address, array.span_bytes), np.int64).reshape(-1, 2)
 
 
-def locate_written(observer: Observer, array: DeviceArray, name: str, before: Written | None, tally: Tally) -> Written:
+def locate_written(observer: Observer, array: DeviceArray, name: str, before: Written | None, tally: Tally, check: str = CHECK) -> Written:
     """Return what was written of an output since that was forgotten; mostly it is what was written ``before``.
 
     What was written between the rows goes into the tally.
@@ -59,6 +59,6 @@ def locate_written(observer: Observer, array: DeviceArray, name: str, before: Wr
     if beside.any():
         place = [int(i[np.argmax(beside)]) for i in indices]
         detail = f"{int(beside.sum())} elements in the row padding of {name}, first at {place}"
-        tally.add(FaultKind.GUARD_OVERWRITTEN, CHECK, detail)
+        tally.add(FaultKind.GUARD_OVERWRITTEN, check, detail)
         indices = [i[~beside] for i in indices]
     return Written(written, tuple(indices), count)
