@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <string>
+#include <utility>
 
 #include "../warp/warp.hpp"
 
@@ -179,12 +180,11 @@ void Interpreter<M>::mbarrier_arrive(const Inst& inst, uint32_t lane, MbarrierRe
     Mbarrier& barrier = *ref.barrier;
     const MbarrierOp op = static_cast<MbarrierOp>(inst.mode);
     const uint32_t count = row32(inst.b)[lane];
-    const std::string name = "the mbarrier at shared address " + hex(ref.address);
     const uint64_t token = make_token(barrier, ref.address);
     const bool drops = op == MbarrierOp::kArriveDrop || op == MbarrierOp::kArriveDropNoComplete;
     const bool no_complete = op == MbarrierOp::kArriveNoComplete || op == MbarrierOp::kArriveDropNoComplete;
     const auto out_of_range = [&](const std::string& what) {
-        misuse(lane, Finding::kMbarrierOverflow, name + what);
+        misuse(lane, Finding::kMbarrierOverflow, "the mbarrier at shared address " + hex(ref.address) + what);
         mbarrier_write_back(*ref.owner, ref.address, barrier);
     };
     if (count == 0 || count > barrier.pending || (no_complete && count == barrier.pending)) {
@@ -230,10 +230,15 @@ void Interpreter<M>::mbarrier_wait(const Inst& inst, uint32_t mask) {
     Block* failed_block = nullptr;
     MbarrierRef ref;
     uint64_t last = ~0ull;
+    // Lanes that wait for the same phase learn the same.
+    uint32_t learning = 0;
+    uint64_t object = 0;
+    const auto learn = [&] { acquire_from(std::exchange(learning, 0), object); };
     for_lanes(mask, [&](uint32_t lane) {
         if (fatal_) return;
         const bool same = address[lane] == last;
         if (!same) {
+            learn();
             ref = mbarrier_at(lane, address[lane], inst.mode2 & kMbarrierGeneric, true);
             last = address[lane];
         }
@@ -261,9 +266,12 @@ void Interpreter<M>::mbarrier_wait(const Inst& inst, uint32_t mask) {
             }
         }
         done |= 1u << lane;
-        if (!(inst.mode2 & kMbarrierRelaxed) && checking(kRacecheck))
-            acquire_from(1u << lane, order_object(OrderKind::kMbarrier, *ref.owner, ref.address | ((barrier.phase - 1) & 7)));
+        if (!(inst.mode2 & kMbarrierRelaxed) && checking(kRacecheck)) {
+            object = order_object(OrderKind::kMbarrier, *ref.owner, ref.address | ((barrier.phase - 1) & 7));
+            learning |= 1u << lane;
+        }
     });
+    learn();
     if (checking(kRacecheck) && done != 0) race_word(done, address, false, true);
     uint32_t& to = predicate_slot(inst.pd);
     to = (to & ~mask) | done;

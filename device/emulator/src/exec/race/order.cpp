@@ -35,24 +35,30 @@ void Clocks::join(const Clocks& other) {
         entries_ = other.entries_;
         return;
     }
-    std::vector<Entry> all;
-    all.reserve(entries_.size() + other.entries_.size());
-    auto a = entries_.begin();
-    auto b = other.entries_.begin();
-    while (a != entries_.end() && b != other.entries_.end()) {
-        if (a->key < b->key) {
-            all.push_back(*a++);
-        } else if (b->key < a->key) {
-            all.push_back(*b++);
+    // Mostly nothing is new: what both know is raised in place.
+    size_t num_new = 0;
+    auto at = entries_.begin();
+    for (const Entry& e : other.entries_) {
+        while (at != entries_.end() && at->key < e.key) ++at;
+        if (at != entries_.end() && at->key == e.key)
+            at->clock = std::max(at->clock, e.clock);
+        else
+            ++num_new;
+    }
+    if (num_new == 0) return;
+    // The rest moves in from behind.
+    size_t from = entries_.size(), rest = other.entries_.size();
+    entries_.resize(from + num_new);
+    for (size_t to = entries_.size(); to != from;) {
+        const Entry& e = other.entries_[rest - 1];
+        if (from != 0 && entries_[from - 1].key >= e.key) {
+            if (entries_[from - 1].key == e.key) --rest;
+            entries_[--to] = entries_[--from];
         } else {
-            all.push_back({a->key, std::max(a->clock, b->clock)});
-            ++a;
-            ++b;
+            entries_[--to] = e;
+            --rest;
         }
     }
-    all.insert(all.end(), a, entries_.end());
-    all.insert(all.end(), b, other.entries_.end());
-    entries_ = std::move(all);
 }
 
 Clocks Clocks::reads() const {
