@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -227,8 +228,7 @@ def choose_places(op: Op, problem: Problem, axis: int, extent: int) -> NDArray[n
 
 
 def _compute_part(op: Op, problem: Problem, inputs: Mapping[str, NDArray[np.generic]]) -> Part:
-    # Indices, seeds and masks stay what they are: the largest of them have no float64.
-    wide = {name: array.astype(np.float64) if is_float(array.dtype) else array for name, array in inputs.items()}
+    wide, scratch = _widen(inputs)
     wanted = {t.name: t.resolve_shape(problem) for t in op.outputs if t.present(problem)}
     with np.errstate(all="ignore"):
         outputs = _require_arrays(op, problem, "reference", op.reference(wide, problem), wanted)
@@ -238,7 +238,35 @@ def _compute_part(op: Op, problem: Problem, inputs: Mapping[str, NDArray[np.gene
             raise SpecError(
                 f"op {op.name}: reference() gives {name} the shape {np.shape(outputs[name])}, problem {problem.name} wants {shape}"
             )
-    return Part({n: outputs[n] for n in wanted}, {n: np.asarray(bounds[n], np.float64) for n in wanted})
+    kept = [{n: np.asarray(each[n], np.float64) for n in wanted} for each in (outputs, bounds)]
+    if scratch is not None:  # an output may be a view of an input
+        kept = [{n: a.copy() if np.may_share_memory(a, scratch) else a for n, a in each.items()} for each in kept]
+    return Part(*kept)
+
+
+# Touched for the first time, memory takes many times as long as what is done there: large inputs are made wide in the same place.
+_SCRATCH = threading.local()
+_SCRATCH_ELEMS, _FEW_ELEMS = 1 << 25, 1 << 18
+
+
+def _widen(inputs: Mapping[str, NDArray[np.generic]]) -> tuple[dict[str, NDArray[Any]], NDArray[np.float64] | None]:
+    """Return inputs in float64, and the memory that holds them until the next call where that is no memory of their own.
+
+    Indices, seeds and masks stay what they are: the largest of them have no float64.
+    """
+    total = sum(array.size for array in inputs.values() if is_float(array.dtype))
+    if not _FEW_ELEMS <= total <= _SCRATCH_ELEMS:
+        return {name: array.astype(np.float64) if is_float(array.dtype) else array for name, array in inputs.items()}, None
+    if not hasattr(_SCRATCH, "elements"):
+        _SCRATCH.elements = np.empty(_SCRATCH_ELEMS)
+    scratch: NDArray[np.float64] = _SCRATCH.elements
+    wide, end = dict[str, NDArray[Any]](inputs), 0
+    for name, array in inputs.items():
+        if is_float(array.dtype):
+            wide[name] = scratch[end : end + array.size].reshape(array.shape)
+            wide[name][...] = array
+            end += array.size
+    return wide, scratch
 
 
 def _require_arrays(op: Op, problem: Problem, function: str, given: Any, wanted: Iterable[str]) -> Any:
