@@ -36,6 +36,10 @@ _MAX_FILLED_BYTES = 1 << 27
 # A launch of all blocks is told by one whose largest size is such a part of it, which may take twice its share: some work does not shrink.
 WHOLE_PART, PART_SLACK = 16, 2
 LEAST_PART = 1 << 13
+# Of a size so large that this is a long one too, a finer part tells as much.
+FINE_PART, LEAST_FINE_PART = 256, 1 << 16
+# A launch of a few blocks that moves more than this is told so, too: others are over as soon as their parts.
+LEAST_TOLD_BYTES = 4e6
 # Rows that are copied one by one, as they do not follow each other.
 _MOST_COPIES = 1 << 15
 # Of a real device's memory, so that other programs are left some.

@@ -12,6 +12,8 @@ from harness.spec import Launchable, Op, Problem
 from harness.verify.allocations import Layout
 from harness.verify.case import Case
 from harness.verify.feasibility import (
+    FINE_PART,
+    LEAST_FINE_PART,
     LEAST_PART,
     MAX_INSTRUCTIONS,
     NUM_BLOCKS,
@@ -115,17 +117,21 @@ class SampledLaunch:
         self.device.observer.clear_error()
         raise error(reason) from None
 
-    def _require_few_instructions(self, limit: int) -> None:
+    def _require_few_instructions(self, limit: int, error: type[NotJudgedError] = NotJudgedError) -> None:
         """Refuse, before inputs are drawn, what would be ended by the limit: by parts of the problem, in memory that holds nothing."""
-        taken = self._count_part(WHOLE_PART, LEAST_PART, PART_SLACK * limit // WHOLE_PART)
-        whole = taken * WHOLE_PART
+        part, least = WHOLE_PART, LEAST_PART
+        if max(self.problem.sizes.values()) >= FINE_PART * LEAST_FINE_PART:  # a part of a part tells as much of so many
+            part, least = FINE_PART, LEAST_FINE_PART
+        taken = self._count_part(part, least, PART_SLACK * limit // WHOLE_PART, error)
+        whole = taken * part
         # What does not grow with the size is told by half of that part.
-        if limit < whole <= PART_SLACK * limit and (less := self._count_part(2 * WHOLE_PART, LEAST_PART // 2, limit)):
-            whole = taken + (2 * WHOLE_PART - 2) * (taken - less)
+        most = PART_SLACK * limit * part // WHOLE_PART
+        if limit < whole <= most and (less := self._count_part(2 * part, least // 2, limit, error)):
+            whole = taken + (2 * part - 2) * (taken - less)
         if whole > _FORECAST_SLACK * limit:
-            raise NotJudgedError(f"its blocks would take about {whole / 1e6:.0f} million warp instructions, more than {limit / 1e6:.0f}")
+            raise error(f"its blocks would take about {whole / 1e6:.0f} million warp instructions, more than {limit / 1e6:.0f}")
 
-    def _count_part(self, part: int, least: int, limit: int) -> int:
+    def _count_part(self, part: int, least: int, limit: int, error: type[NotJudgedError]) -> int:
         """Return the warp instructions of a part of the problem; 0 where it is smaller than ``least``, or its launch fails."""
         assert self.device.observer is not None
         smaller = take_part(self.op, self.problem, self.launchable, part, least)
@@ -135,8 +141,8 @@ class SampledLaunch:
         try:
             with probe._open_case() as case:
                 return probe._launch(case, limit, sample=False)
-        except NotJudgedError as error:
-            raise NotJudgedError(f"a {part}th of it: {error}") from error
+        except NotJudgedError as reason:
+            raise error(f"a {part}th of it: {reason}") from reason
         except RuntimeError:
             self.device.observer.clear_error()  # what is wrong shows in the launch itself
             return 0

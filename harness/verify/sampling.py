@@ -27,6 +27,7 @@ from harness.verify.allocations import POISON_NAN
 from harness.verify.case import Case
 from harness.verify.differences import compare_places
 from harness.verify.feasibility import (
+    LEAST_TOLD_BYTES,
     MAX_INSTRUCTIONS,
     MAX_REPEATED_INSTRUCTIONS,
     MAX_WHOLE_INSTRUCTIONS,
@@ -140,6 +141,8 @@ class SampledRun(SampledLaunch):
                 return self._judge_blocks(case, restrictions, self._find_written(case))
             if observer is not None:
                 require_few_bytes(self.op, self.problem)
+                if self.op.cost(self.problem).bytes_moved > LEAST_TOLD_BYTES:
+                    self._require_few_instructions(MAX_INSTRUCTIONS, TooLongError)
                 if len(restrictions) > 1 and is_affordable(self.op, self.problem):
                     return set()  # all blocks are run: one comparison of all outputs does for several of some
                 restrictions = self._select_judged(restrictions, _MOST_ROWS)
