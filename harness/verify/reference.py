@@ -238,10 +238,13 @@ def _compute_part(op: Op, problem: Problem, inputs: Mapping[str, NDArray[np.gene
             raise SpecError(
                 f"op {op.name}: reference() gives {name} the shape {np.shape(outputs[name])}, problem {problem.name} wants {shape}"
             )
-    kept = [{n: np.asarray(each[n], np.float64) for n in wanted} for each in (outputs, bounds)]
-    if scratch is not None:  # an output may be a view of an input
-        kept = [{n: a.copy() if np.may_share_memory(a, scratch) else a for n, a in each.items()} for each in kept]
-    return Part(*kept)
+
+    def keep(given: Any) -> dict[str, NDArray[np.float64]]:
+        arrays = {n: np.asarray(given[n], np.float64) for n in wanted}
+        # An output may be a view of an input.
+        return {n: a.copy() if scratch is not None and np.may_share_memory(a, scratch) else a for n, a in arrays.items()}
+
+    return Part(keep(outputs), keep(bounds))
 
 
 # Touched for the first time, memory takes many times as long as what is done there: large inputs are made wide in the same place.

@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.spec import Indices, Op, Problem, Role
+from harness.spec import Indices, Op, Problem, Role, Tensor
 from harness.verify.allocations import POISON_NAN
 from harness.verify.case import Case
 from harness.verify.differences import compare_places
@@ -52,6 +52,8 @@ from harness.verify.written import CHECK, Written, count_written, locate_written
 _MAX_LOCATING_INSTRUCTIONS = 2_000_000
 # Rows of inputs that are put in place for a few blocks.
 _MOST_ROWS = 1 << 15
+# Indices, of which all are drawn, repeat after so many, a prime number that no row has.
+_INDEX_PERIOD = 1048573
 _NO_SAMPLING = "op.py declares no sampling, and it is too large to be run whole"
 
 
@@ -189,8 +191,13 @@ class SampledRun(SampledLaunch):
         op, problem = self.op, self.problem
         found = [t for t in op.inputs if t.present(problem) and isinstance(t.resolve_values(problem), Indices)]
 
+        def draw_one(tensor: Tensor) -> NDArray[Any]:
+            shape = tensor.resolve_shape(problem)
+            drawn = draw_tensor(op, problem, tensor, shape if math.prod(shape) <= _INDEX_PERIOD else (_INDEX_PERIOD,), seed=self.seed)
+            return drawn if drawn.shape == shape else np.resize(drawn, shape)
+
         def draw() -> dict[str, NDArray[Any]]:
-            return {t.name: draw_tensor(op, problem, t, t.resolve_shape(problem), seed=self.seed) for t in found}
+            return {t.name: draw_one(t) for t in found}
 
         return self._recall(("indices",), draw, _count_bytes) if found else {}
 

@@ -22,7 +22,7 @@ _BEYOND_FLOAT = 2**24
 # Results of a problem with such indices: more are no few numbers that are searched for.
 _MOST_RESULTS = 16
 # A size where blocks go round and round, and all of them can be run.
-_MANY = 9 * 2**14
+_MANY = 33 * 2**12
 # What other sizes are beside one that is so large: of one class alone the loss is always 0. An op of many sizes has a product of them.
 _BESIDE, _BESIDE_MANY = (2, 3), (1, 2)
 # What is run whole is small: then the others are 1.
@@ -138,7 +138,7 @@ def _stretch(op: Op, rng: np.random.Generator, name: str, most: int, way: _Way) 
         span = _BESIDE if len(base.sizes) <= _MOST_STRETCHED else _BESIDE_MANY
         small = {other: int(rng.integers(*span, endpoint=True)) if is_beyond else 8 for other in base.sizes}
         more = int(rng.integers(most, most * (2 if most > _WIDE else 4), endpoint=True))
-        many = int(rng.integers(_MANY, _MANY + _MANY // 8, endpoint=True))
+        many = int(rng.integers(_MANY, _MANY + _MANY // 32, endpoint=True))
         size = {_Way.POWER: 1 << (most.bit_length() - 1), _Way.MORE: more, _Way.MANY: many}[way]
         problem = _enlarge(op, base, name, size, small)
         if way is _Way.MANY and problem is not None and op.cost(problem).bytes_moved > MOST_MANY_BYTES:
