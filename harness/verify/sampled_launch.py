@@ -122,16 +122,19 @@ class SampledLaunch:
         part, least = WHOLE_PART, LEAST_PART
         if max(self.problem.sizes.values()) >= FINE_PART * LEAST_FINE_PART:  # a part of a part tells as much of so many
             part, least = FINE_PART, LEAST_FINE_PART
-        taken = self._count_part(part, least, PART_SLACK * limit // WHOLE_PART, error)
-        whole = taken * part
-        # What does not grow with the size is told by half of that part.
-        most = PART_SLACK * limit * part // WHOLE_PART
-        if limit < whole <= most and (less := self._count_part(2 * part, least // 2, limit, error)):
-            whole = taken + (2 * part - 2) * (taken - less)
+        try:
+            taken = self._count_part(part, least, PART_SLACK * limit // WHOLE_PART)
+            whole = taken * part
+            # What does not grow with the size is told by half of that part.
+            most = PART_SLACK * limit * part // WHOLE_PART
+            if limit < whole <= most and (less := self._count_part(2 * part, least // 2, limit)):
+                whole = taken + (2 * part - 2) * (taken - less)
+        except NotJudgedError as reason:
+            raise error(str(reason)) from reason
         if whole > _FORECAST_SLACK * limit:
             raise error(f"its blocks would take about {whole / 1e6:.0f} million warp instructions, more than {limit / 1e6:.0f}")
 
-    def _count_part(self, part: int, least: int, limit: int, error: type[NotJudgedError]) -> int:
+    def _count_part(self, part: int, least: int, limit: int) -> int:
         """Return the warp instructions of a part of the problem; 0 where it is smaller than ``least``, or its launch fails."""
         assert self.device.observer is not None
         smaller = take_part(self.op, self.problem, self.launchable, part, least)
@@ -141,8 +144,8 @@ class SampledLaunch:
         try:
             with probe._open_case() as case:
                 return probe._launch(case, limit, sample=False)
-        except NotJudgedError as reason:
-            raise error(f"a {part}th of it: {reason}") from reason
+        except NotJudgedError as error:
+            raise NotJudgedError(f"a {part}th of it: {error}") from error
         except RuntimeError:
             self.device.observer.clear_error()  # what is wrong shows in the launch itself
             return 0

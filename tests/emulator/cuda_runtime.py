@@ -24,7 +24,7 @@ HOST_TO_HOST, HOST_TO_DEVICE, DEVICE_TO_HOST, DEVICE_TO_DEVICE, COPY_DEFAULT = r
 GLOBAL, THREAD_LOCAL, RELAXED = range(3)
 LEGACY_STREAM, PER_THREAD_STREAM = 1, 2
 # Options of the emulator that say what was counted, and cannot be set.
-COUNTS = {"dependence", "instructions", "suppressed"}
+COUNTS = {"dependence", "instructions", "matrix_work", "suppressed"}
 
 PTX = r"""
 .version 8.0

@@ -162,7 +162,7 @@ class FakeObserver(Observer):
         self.options[name] = value
 
     def get_option(self, name: str) -> str:
-        return self.options.get(name, "0" if name == "instructions" else "")
+        return self.options.get(name, "0" if name in ("instructions", "matrix_work") else "")
 
     def note_launch(self, name: str) -> None:
         if self.state[0]:

@@ -56,6 +56,7 @@ void run_kernel(Runtime& runtime, const KernelOp& operation) {
     if (notes_footprint) note_footprint(runtime, work, runtime.memory().footprints().take());
     runtime.last_race_launch = result.race_launch;
     runtime.limited_instructions += result.instructions;
+    runtime.limited_matrix_work += result.matrix_work;
     std::string text;
     bool is_interrupted = false;
     for (Report& report : result.reports) {

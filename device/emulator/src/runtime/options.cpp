@@ -141,11 +141,13 @@ const Option kOptions[] = {
     {"instruction_limit",
      [](Runtime& r, const std::string& v) {
          r.options.instruction_limit = parse_number("instruction_limit", v, 0, UINT64_MAX);
-         r.limited_instructions = 0;
+         r.limited_instructions = r.limited_matrix_work = 0;
      },
      [](const Runtime& r) { return std::to_string(r.options.instruction_limit); }},
     {"instructions", [](Runtime&, const std::string&) { refuse_to_set("instructions", "a count"); },
      [](const Runtime& r) { return std::to_string(r.limited_instructions); }},
+    {"matrix_work", [](Runtime&, const std::string&) { refuse_to_set("matrix_work", "a count"); },
+     [](const Runtime& r) { return std::to_string(r.limited_matrix_work); }},
     {"loop_limit", [](Runtime& r, const std::string& v) { r.options.loop_limit = parse_number("loop_limit", v, 0, UINT64_MAX); },
      [](const Runtime& r) { return std::to_string(r.options.loop_limit); }},
     {"sample_blocks", [](Runtime& r, const std::string& v) { r.options.sample_blocks = parse_number("sample_blocks", v, 0, UINT64_MAX); },

@@ -117,7 +117,7 @@ public:
     std::string wrong_setting;  // a variable of the environment that cannot be obeyed, "": none; every call is refused
     int sticky_error = 0;
     uint32_t last_race_launch = 0;  // LaunchResult::race_launch
-    uint64_t limited_instructions = 0;  // of launches since the limit was set
+    uint64_t limited_instructions = 0, limited_matrix_work = 0;  // of launches since the limit was set
     uint64_t num_calls = 0;         // of CUDA's functions by the program
     std::string sticky_message;
 

@@ -274,7 +274,8 @@ LaunchResult run(const Launch& launch, DeviceMemory& memory, const ExecOptions& 
     result.status = state.status;
     if (options.instruction_limit != 0) {
         result.instructions = state.instructions.load(std::memory_order_relaxed);
-        for (const Worker& worker : pool) result.instructions += worker.matrix_products / kWarpLanes;
+        for (const Worker& worker : pool) result.matrix_work += worker.matrix_products / kWarpLanes;
+        result.instructions += result.matrix_work;
     }
     result.reports = std::move(state.reports);
     result.counters = state.counters;
