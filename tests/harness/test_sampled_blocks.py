@@ -209,7 +209,8 @@ def test_what_is_run_whole_is_judged_in_part_only_if_it_cannot_be(monkeypatch: p
     assert judge_whole(monkeypatch, "", rows=1 << 14) == ["part"]
 
 
-def test_a_long_launch_is_told_by_a_part_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("columns", "part"), [(1 << 20, 16), (1 << 24, 256)])
+def test_a_long_launch_is_told_by_a_part_of_it(monkeypatch: pytest.MonkeyPatch, columns: int, part: int) -> None:
     limits = []
 
     def launch_part(self: SampledRun, case: Any, limit: int, *, sample: bool) -> None:
@@ -219,10 +220,10 @@ def test_a_long_launch_is_told_by_a_part_of_it(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(SampledRun, "_open_case", lambda self: nullcontext())
     monkeypatch.setattr(SampledRun, "_launch", launch_part)
     server: Any = SimpleNamespace(supports=lambda **arguments: "")
-    run = replace(make_run(Observer()), problem=Problem({"rows": 1, "columns": 1 << 24}), launchable=server)
-    with pytest.raises(NotJudgedError, match="a 16th of it: its blocks take more than 3 million warp instructions"):
+    run = replace(make_run(Observer()), problem=Problem({"rows": 1, "columns": columns}), launchable=server)
+    with pytest.raises(NotJudgedError, match=f"a {part}th of it: its blocks take more than 3 million warp instructions"):
         run._judge_whole(16_000_000)
-    assert limits == [(1 << 20, 2_000_000, False)]
+    assert limits == [(1 << 16, 2_000_000, False)]
 
 
 def test_where_a_place_needs_most_of_the_inputs_a_whole_launch_is_not_judged() -> None:
