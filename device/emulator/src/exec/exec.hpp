@@ -141,7 +141,7 @@ struct LaunchResult {
     std::vector<Report> reports;
     Counters counters;
     uint64_t instructions = 0;  // of a launch with a limit: of warps, matrix products as multiply-adds of 32 lanes
-    uint64_t matrix_work = 0;   // what matrix products are of these
+    uint64_t matrix_work = 0;  // what matrix products are of these
     uint32_t race_launch = 0;  // a number, when races in global memory were checked
     std::vector<LineCounters> lines;  // with counters on: by PTX line
 };
