@@ -41,7 +41,9 @@ class _Op(NamedTuple):
 
 def _arrange(frozen: FrozenOp) -> _Op:
     domains = [*(k.manifest["domain"] for k in frozen.kernels.values()), *(row["domain"] for row in frozen.libraries)]
-    steps = [step for domain in domains for step in list_address_steps(domain)]
+    # Buckets may ask for more than any kernel does.
+    classes = [one["when"] for axis in frozen.description["axes"] for one in axis["classes"]]
+    steps = [step for conditions in (*domains, *classes) for step in list_address_steps(conditions)]
     return _Op(frozen, frozen.archs, math.lcm(*steps), {})
 
 

@@ -249,6 +249,21 @@ def test_a_neighbour_beyond_the_border_of_a_region_is_asked_after_the_winner_of_
     assert (handle.kernel, handle.how) == ("large", How.NEAR)
 
 
+@pytest.mark.parametrize("order", [(0, 8), (8, 0)])
+def test_an_address_that_only_a_bucket_asks_for_is_no_other_call_s(order: tuple[int, int]) -> None:
+    """What is remembered of a call is not given to one that begins elsewhere, though no kernel minds where."""
+    op = make_op(("on_boundary", {}), ("anywhere", {}))
+    classes = [{"name": "on_boundary", "when": [{"tensor": "x", "address": 16}]}, {"name": "anywhere", "when": []}]
+    entries = [
+        {"bucket": make_bucket("sm_90a", "plain", n), "role": "winner", "kernel": n, "status": "measured"}
+        for n in ("on_boundary", "anywhere")
+    ]
+    axes = [DESCRIPTION["axes"][0], {"name": "region", "classes": classes}]
+    registry = Registry.holding(replace(op, description=DESCRIPTION | {"axes": axes}, entries=tuple(entries)))
+    found = {at: registry.select("made_up", Problem(CALL, addresses={"x": 4096 + at, "y": 4096}), HOPPER).kernel for at in order}
+    assert found == {0: "on_boundary", 8: "anywhere"}
+
+
 def test_a_handle_does_not_follow_what_the_caller_changes_later() -> None:
     registry = Registry.holding(make_op(("a", {})))
     sizes = dict(CALL)
