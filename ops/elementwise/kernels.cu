@@ -7,7 +7,7 @@
 // | streamed   | threads load several packs before they use one, and blocks go on to the next ones | 16 bytes, in flight   |
 //
 // Every element of a chain is read before any of it is written, by the same thread. Where an array has few packs for each multiprocessor,
-// `streamed` takes one a thread, by blocks of 64: by large ones a few multiprocessors would move all of it.
+// `streamed` has blocks of 64 threads: by large ones a few multiprocessors would move all of it.
 //
 // Index is uint32 where elements and strides are below 2^31: a quotient is a multiplication then, and the code a third as long, which is
 // what a launch of a few microseconds waits for.
@@ -286,25 +286,25 @@ __global__ void __launch_bounds__(kThreads) elementwise_vectorised(const Arrays<
     piece.compute(arrays);
 }
 
-// A block takes kThreads * kPacks packs that follow each other at a time, and where it goes on, the next after those of all blocks. The
-// ends of rows come last, by code that is there once.
+// A block, of at most kThreads threads, takes kPacks packs for each that follow each other at a time, and where it goes on, the next after
+// those of all blocks. The ends of rows come last, by code that is there once.
 template <class Chain, class Generic, int kThreads, int kPacks, int kWidth, bool kIsLoose, bool kGoesOn, class Index>
 __global__ void __launch_bounds__(kThreads) elementwise_streamed(const Arrays<Chain, Index> arrays, const Split<Index> split) {
-    constexpr Index kBlockPacks = static_cast<Index>(kThreads) * kPacks;
-    Index first = static_cast<Index>(blockIdx.x) * kBlockPacks + threadIdx.x;
+    const Index threads = static_cast<Index>(blockDim.x), block_packs = threads * kPacks;
+    Index first = static_cast<Index>(blockIdx.x) * block_packs + threadIdx.x;
     do {
         Piece<Chain, Generic, kWidth, kIsLoose, Index> pieces[kPacks];
         bool has_end = false;
 #pragma unroll
         for (int p = 0; p < kPacks; ++p) {
-            const Index pack = first + p * kThreads;
+            const Index pack = first + p * threads;
             if (pack >= split.num_packs) break;
             pieces[p].locate(split, pack);
             if (pieces[p].is_whole(arrays)) pieces[p].load(arrays);
         }
 #pragma unroll
         for (int p = 0; p < kPacks; ++p) {
-            if (first + p * kThreads >= split.num_packs) break;
+            if (first + p * threads >= split.num_packs) break;
             if (pieces[p].is_whole(arrays)) {
                 pieces[p].compute(arrays);
             } else {
@@ -313,13 +313,13 @@ __global__ void __launch_bounds__(kThreads) elementwise_streamed(const Arrays<Ch
         }
         if (has_end) {
 #pragma unroll 1
-            for (Index pack = first; pack < split.num_packs && pack < first + kBlockPacks; pack += kThreads) {
+            for (Index pack = first; pack < split.num_packs && pack < first + block_packs; pack += threads) {
                 Piece<Chain, Generic, kWidth, kIsLoose, Index> piece;
                 piece.locate(split, pack);
                 if (!piece.is_whole(arrays)) piece.finish(arrays);
             }
         }
-        first += static_cast<Index>(gridDim.x) * kBlockPacks;
+        first += static_cast<Index>(gridDim.x) * block_packs;
     } while (kGoesOn && first < split.num_packs);
 }
 

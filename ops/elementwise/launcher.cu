@@ -145,22 +145,17 @@ struct streamed {
         const Split<Index> split = split_rows(arrays, kWidth);
         int num_multiprocessors = 0;
         AICF_RETURN_IF_NOT_OK(count_multiprocessors(&num_multiprocessors));
-        // What a few multiprocessors would wait for is spread over all of them: a pack a thread, by small blocks.
-        if constexpr (sizeof(Index) == 4 && kTunables.blocks == 0) {
-            if (split.num_packs <= static_cast<Index>(num_multiprocessors) * kFewPacks) {
-                const auto kernel = elementwise_streamed<ChainOfVariant, Generic, kFewThreads, 1, kWidth, kIsLoose, false, Index>;
-                return launch_kernel(kernel, divide_up(static_cast<std::int64_t>(split.num_packs), kFewThreads), kFewThreads, 0, stream,
-                                     arrays, split);
-            }
-        }
-        std::int64_t blocks = divide_up(static_cast<std::int64_t>(split.num_packs), std::int64_t{kThreads} * kInFlight);
+        // What a few multiprocessors would wait for is spread over all of them, by small blocks.
+        const bool is_small = split.num_packs <= static_cast<Index>(num_multiprocessors) * kFewPacks;
+        const int threads = is_small && kFewThreads < kThreads ? kFewThreads : kThreads;
+        std::int64_t blocks = divide_up(static_cast<std::int64_t>(split.num_packs), std::int64_t{threads} * kInFlight);
         if (kTunables.blocks > 0) {
             const std::int64_t most = std::int64_t{num_multiprocessors} * kTunables.blocks;
             blocks = blocks < most ? blocks : most;
         }
         constexpr auto kKernel =
             elementwise_streamed<ChainOfVariant, Generic, kThreads, kInFlight, kWidth, kIsLoose, (kTunables.blocks > 0), Index>;
-        return launch_kernel(kKernel, blocks, kThreads, 0, stream, arrays, split);
+        return launch_kernel(kKernel, blocks, threads, 0, stream, arrays, split);
     }
 
     static AicfStatus launch(const Operands& arrays, cudaStream_t stream) {
