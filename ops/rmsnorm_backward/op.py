@@ -270,8 +270,8 @@ PROBLEMS = (
     _problem("verify", 35, 20000, "float16"),
     _problem("verify", 17, 33000, "float32", "dsum"),
     _problem("verify", 140, 5003, "bfloat16", "", x=2),
-    _problem("verify", 18, 36001, "bfloat16", "dsum", x=2, dx=1),
-    _problem("verify", 17, 33003, "float32", ""),
+    _problem("verify", 18, 32775, "bfloat16", "dsum", x=2, dx=1),
+    _problem("verify", 17, 32771, "float32", ""),
     _problem("emulated", 256, 1024),
     _problem("emulated", 32, 8192, "bfloat16", "dsum"),
     # One of each region.
