@@ -18,7 +18,7 @@ from device.settings import suggest
 from harness.errors import SpecError
 from harness.spec.arguments import Attribute, Derived, Scalar, Tensor, require_identifier
 from harness.spec.callables import Described
-from harness.spec.conditions import AttributeValue, Axis, Facts, OneOf, Tie, find_broken, settle
+from harness.spec.conditions import AttributeValue, Axis, Condition, Facts, OneOf, Tie, find_broken, settle
 from harness.spec.kernels import Choice, Cost, Goal, Kernel, Sampling, Variant
 from harness.spec.names import find_kernel, match_problems, match_variants
 from harness.spec.population import Group, Population
@@ -274,10 +274,14 @@ class Op:
         strides = {name: stride for name, stride in found.items() if stride is not None}
         return Facts(problem.sizes, self.attribute_values(problem), {}, strides)
 
+    def meets(self, conditions: Sequence[Condition], problem: Problem) -> bool:
+        """Return whether all conditions hold for a planned problem."""
+        return find_broken(conditions, self.find_facts(problem)) is None
+
     def meets_domain(self, variant: Variant, problem: Problem) -> bool:
         """Return whether a variant's domain holds for a problem; one that declares none serves whatever it is asked to."""
         domain = self.find_kernel(variant.kernel).domain
-        return domain is None or find_broken(domain(variant.tunables), self.find_facts(problem)) is None
+        return domain is None or self.meets(domain(variant.tunables), problem)
 
     def find_kernel(self, name: str) -> Kernel:
         """Return the kernel of that name, or raise :class:`SpecError` with the names there are."""

@@ -90,12 +90,10 @@ def is_right(actual: NDArray[Any], expected: NDArray[np.float64], bound: NDArray
     return not find_mismatches(actual, expected, bound).any()
 
 
-def has_same_bits(a: NDArray[Any], b: NDArray[Any]) -> bool:
-    """Return whether two arrays are the same to the last bit, NaN and signs of zeros included."""
-    if a.shape != b.shape or a.dtype != b.dtype:
-        return False
+def find_different_bits(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return which elements have other bits; of one shape and dtype."""
     unsigned = np.dtype(f"u{a.dtype.itemsize}")
-    return bool((np.ascontiguousarray(a).view(unsigned) == np.ascontiguousarray(b).view(unsigned)).all())
+    return np.asarray(a.view(unsigned) != b.view(unsigned))
 
 
 def _find_spacing(expected: NDArray[np.float64], dtype: np.dtype[Any]) -> NDArray[np.float64]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.verify.compare import Comparison, compare
+from harness.verify.compare import Comparison, compare, find_different_bits
 from harness.verify.findings import FaultKind, Tally
 from harness.verify.reference import Part
 
@@ -39,12 +39,6 @@ def describe_difference(what: str, name: str, before: NDArray[Any], now: NDArray
     )
 
 
-def find_different_bits(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return which elements have other bits; of one shape and dtype."""
-    unsigned = np.dtype(f"u{a.dtype.itemsize}")
-    return np.asarray(a.view(unsigned) != b.view(unsigned))
-
-
 def compare_places(
     tally: Tally,
     check: str,
@@ -57,7 +51,8 @@ def compare_places(
     """Compare the ``known`` elements of an output at a grid of places, given per axis, and put what is wrong into the tally."""
     if not known.any():
         return
-    if known.all():
+    knows_all = bool(known.all())
+    if knows_all:
         result = part.compare(name, actual)
     else:
         expected = part.outputs[name]
@@ -66,7 +61,7 @@ def compare_places(
     if result.ok:
         return
     assert result.first_bad_index is not None
-    index = result.first_bad_index if known.all() else np.argwhere(known)[result.first_bad_index[0]]
+    index = result.first_bad_index if knows_all else np.argwhere(known)[result.first_bad_index[0]]
     where = [int(axis[i]) for axis, i in zip(grid, index, strict=True)]
     kind = FaultKind.NAN if result.num_nan == result.num_mismatched else FaultKind.MISMATCH
     detail = (

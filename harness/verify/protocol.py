@@ -28,7 +28,8 @@ from harness.spec import Kernel, Launchable, Op, Problem
 from harness.verify import repeating
 from harness.verify.allocations import POISON_FINITE, POISON_NAN, Layout
 from harness.verify.case import Case, plan_arguments
-from harness.verify.differences import classify_mismatch, describe_difference, describe_unwritten, find_different_bits
+from harness.verify.compare import find_different_bits
+from harness.verify.differences import classify_mismatch, describe_difference, describe_unwritten
 from harness.verify.feasibility import NotJudgedError
 from harness.verify.findings import FaultKind, ProblemResult, Status, Tally, classify_report
 from harness.verify.launch_faults import LAUNCH_ERRORS, DeviceLostError, Launcher

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from harness.spec import Op, Problem, Sampling, SpecError
 from harness.spec.dtypes import find_dtype, is_float
-from harness.verify.compare import Comparison, compare, find_mismatches, has_same_bits, is_right
+from harness.verify.compare import Comparison, compare, find_different_bits, find_mismatches, is_right
 from harness.verify.findings import Fault, FaultKind
 from harness.verify.inputs import make_inputs
 from harness.verify.places import is_sampled_in_full
@@ -64,7 +64,7 @@ class Part:
     def compare(self, name: str, actual: NDArray[Any]) -> Comparison:
         """Compare a whole output of the kernel with this part; the first bad index is that of the whole."""
         taken = self.take(name, actual)
-        if name in self._right and has_same_bits(taken, self._right[name][0]):
+        if name in self._right and not find_different_bits(taken, self._right[name][0]).any():
             return self._right[name][1]
         result = compare(taken, self.outputs[name], self.bounds[name])
         if result.ok:

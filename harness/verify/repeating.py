@@ -17,7 +17,8 @@ from device.observer import Observer
 from harness.spec import Launchable, Op, Problem
 from harness.verify.allocations import POISON_NAN
 from harness.verify.case import Case, plan_arguments
-from harness.verify.differences import describe_difference, find_different_bits
+from harness.verify.compare import find_different_bits
+from harness.verify.differences import describe_difference
 from harness.verify.findings import FaultKind, Tally
 from harness.verify.reference import Expected
 from harness.verify.unlisted import settle_sizes

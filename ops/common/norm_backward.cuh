@@ -117,32 +117,6 @@ __device__ __forceinline__ void load_packs(const Span& span, const Element* cons
     }
 }
 
-// The rows that dx is made of: dy, x, weight, and dsum where there is one.
-template <class Element, class Span>
-struct SlopeRows {
-    const Element* rows[4];
-    int skews[4];
-
-    __device__ __forceinline__ SlopeRows(const Span& span, const NormGradient<Element>& p, const NormGradientRow<Element>& at)
-        : rows{at.dy, at.x, p.weight, at.dsum},
-          skews{span.find_skew(at.dy), span.find_skew(at.x), span.find_skew(p.weight), at.dsum == nullptr ? 0 : span.find_skew(at.dsum)} {}
-};
-
-// dx of a chunk.
-template <Access kAccess, class Span, class Element, bool kIsWholePack>
-__device__ __forceinline__ void store_slopes(const Span& span, const NormGradientRow<Element>& at, const SlopeRows<Element, Span>& from,
-                                             NormSums means, int chunk, std::bool_constant<kIsWholePack> is_whole) {
-    Pack<Element> packs[4];
-    load_packs<kAccess>(span, from.rows, from.skews, chunk, is_whole, packs);
-    const Pack<Element>&dy = packs[0], &x = packs[1], &weight = packs[2];
-    Pack<Element>& dx = packs[3];
-#pragma unroll
-    for (int i = 0; i < kPackElems<Element>; ++i) {
-        dx.values[i] += find_slope(dy.values[i] * weight.values[i], at.normalise(x.values[i]), means, at.rstd);
-    }
-    span.store(at.dx, chunk, dx, is_whole);
-}
-
 // dx: a block or a cluster (Group: RowGroup or RowCluster) per row of any length, which is read twice, the second time mostly from L2.
 template <bool kIsCentred, class Element, int kThreads, class Group, Access kAccess>
 __global__ void __launch_bounds__(kThreads) norm_backward_passes(const NormGradient<Element> p) {
@@ -152,10 +126,12 @@ __global__ void __launch_bounds__(kThreads) norm_backward_passes(const NormGradi
     allow_successor();
     const NormGradientRow<Element> at(p, group.row);
     const Span span = make_span<Span, kAccess>(static_cast<int>(p.columns), group.rank, at.dx);
-    const SlopeRows<Element, Span> from(span, p, at);
+    const Element* const rows[4] = {at.dy, at.x, p.weight, at.dsum};
     const Element* const summed[3] = {at.dy, at.x, p.weight};
-    const int summed_skews[3] = {from.skews[0], from.skews[1], from.skews[2]};
-    const bool has_skews = (from.skews[0] | from.skews[1] | from.skews[2] | from.skews[3]) != 0;
+    const int skews[4] = {span.find_skew(at.dy), span.find_skew(at.x), span.find_skew(p.weight),
+                          at.dsum == nullptr ? 0 : span.find_skew(at.dsum)};
+    const int summed_skews[3] = {skews[0], skews[1], skews[2]};
+    const bool has_skews = (skews[0] | skews[1] | skews[2] | skews[3]) != 0;
     NormSums sums;
     span.template visit_split<2>(has_skews, [&](int c, auto is_whole) {
         Pack<Element> packs[3];
@@ -166,7 +142,17 @@ __global__ void __launch_bounds__(kThreads) norm_backward_passes(const NormGradi
     });
     sums = group.reduce(sums, partials, [](NormSums a, NormSums b) { return combine(a, b); });
     const NormSums means = find_means<kIsCentred>(sums, p.columns);
-    span.template visit_split<2>(has_skews, [&](int c, auto is_whole) { store_slopes<kAccess>(span, at, from, means, c, is_whole); });
+    span.template visit_split<2>(has_skews, [&](int c, auto is_whole) {
+        Pack<Element> packs[4];
+        load_packs<kAccess>(span, rows, skews, c, is_whole, packs);
+        const Pack<Element>&dy = packs[0], &x = packs[1], &weight = packs[2];
+        Pack<Element>& dx = packs[3];
+#pragma unroll
+        for (int i = 0; i < kPackElems<Element>; ++i) {
+            dx.values[i] += find_slope(dy.values[i] * weight.values[i], at.normalise(x.values[i]), means, at.rstd);
+        }
+        span.store(at.dx, c, dx, is_whole);
+    });
 }
 
 inline constexpr int kColumnWidth = 32;
@@ -176,25 +162,6 @@ inline constexpr int kColumnWidth = 32;
 inline std::int64_t count_slabs(std::int64_t rows, std::int64_t columns, std::int64_t slab_rows, std::int64_t blocks) {
     const std::int64_t wanted = 8 * blocks / ((columns + kColumnWidth * 4 - 1) / (kColumnWidth * 4));
     return std::max<std::int64_t>(1, std::min({(rows + slab_rows - 1) / slab_rows, blocks, wanted}));
-}
-
-// Adds up what the lanes of a block have of each column of a chunk, in their order, and calls deliver(column, sum) for those there are.
-// read(i) is what this thread has of its column i.
-template <class Element, int kLanes, int kColumns, class Span, class Read, class Deliver>
-__device__ __forceinline__ void add_lanes(float (&shared)[kLanes][kColumns], const Span& span, int chunk, int first, int lane,
-                                          std::int64_t columns, const Read& read, const Deliver& deliver) {
-    constexpr int kElems = kPackElems<Element>, kThreads = kLanes * kColumnWidth;
-    __syncthreads();
-#pragma unroll
-    for (int i = 0; i < kElems; ++i) shared[lane][span.find_column(chunk, i) - first] = read(i);
-    __syncthreads();
-    for (int i = static_cast<int>(threadIdx.x); i < kColumnWidth * kElems; i += kThreads) {
-        const int at = first + i;
-        float sum = shared[0][i];
-        for (int other = 1; other < kLanes; ++other) sum += shared[other][i];
-        if (at >= columns) continue;
-        deliver(at, sum);
-    }
 }
 
 // Sums over a slab of rows: a block takes kColumnWidth chunks of columns by 16 bytes, and every num_partials-th group of rows, in order.
@@ -227,8 +194,15 @@ __global__ void __launch_bounds__(kThreads) norm_backward_columns(const NormGrad
     allow_successor();
 #pragma unroll
     for (int which = 0; which < kNumSums<kIsCentred>; ++which) {
-        const auto read = [&](int i) { return which == 0 ? dweight[i] : dbias[i]; };
-        add_lanes<Element>(shared, span, chunk, first, lane, p.columns, read, [&](int at, float sum) {
+        __syncthreads();
+#pragma unroll
+        for (int i = 0; i < kElems; ++i) shared[lane][span.find_column(chunk, i) - first] = which == 0 ? dweight[i] : dbias[i];
+        __syncthreads();
+        for (int i = static_cast<int>(threadIdx.x); i < kColumnWidth * kElems; i += kThreads) {
+            const int at = first + i;
+            float sum = shared[0][i];
+            for (int other = 1; other < kLanes; ++other) sum += shared[other][i];
+            if (at >= p.columns) continue;
             if (p.num_partials > 1) {
                 p.partials[(static_cast<std::int64_t>(which) * p.num_partials + blockIdx.y) * p.columns + at] = sum;
             } else if (which == 0) {
@@ -236,7 +210,7 @@ __global__ void __launch_bounds__(kThreads) norm_backward_columns(const NormGrad
             } else if (p.dbias != nullptr) {
                 p.dbias[at] = from_float<Element>(sum);
             }
-        });
+        }
     }
 }
 

@@ -14,8 +14,8 @@ constexpr bool kDraws = ChainOfVariant::kNumDraws > 0;
 constexpr int kLooseWidth = kDraws ? 4 : 1;
 constexpr int kLoosePacks = kDraws ? kPacks : kPacks < 2 ? 4 : 8;
 
-// So few packs for each multiprocessor are taken by blocks of so many threads, whatever the variant.
-constexpr int kFewPacks = 512, kFewThreads = 64;
+// So few packs, 512 for each multiprocessor of the largest chip, are taken by blocks of so many threads, whatever the variant.
+constexpr int kFewPacks = 512 * 132, kFewThreads = 64;
 
 using Operands = Arrays<ChainOfVariant>;
 
@@ -143,13 +143,12 @@ struct streamed {
         // With 64 bits there are blocks enough to keep the memory busy.
         constexpr int kInFlight = sizeof(Index) > 4 ? 1 : kIsLoose ? kLoosePacks : kPacks;
         const Split<Index> split = split_rows(arrays, kWidth);
-        int num_multiprocessors = 0;
-        AICF_RETURN_IF_NOT_OK(count_multiprocessors(&num_multiprocessors));
         // What a few multiprocessors would wait for is spread over all of them, by small blocks.
-        const bool is_small = split.num_packs <= static_cast<Index>(num_multiprocessors) * kFewPacks;
-        const int threads = is_small && kFewThreads < kThreads ? kFewThreads : kThreads;
+        const int threads = split.num_packs <= Index{kFewPacks} && kFewThreads < kThreads ? kFewThreads : kThreads;
         std::int64_t blocks = divide_up(static_cast<std::int64_t>(split.num_packs), std::int64_t{threads} * kInFlight);
         if (kTunables.blocks > 0) {
+            int num_multiprocessors = 0;
+            AICF_RETURN_IF_NOT_OK(count_multiprocessors(&num_multiprocessors));
             const std::int64_t most = std::int64_t{num_multiprocessors} * kTunables.blocks;
             blocks = blocks < most ? blocks : most;
         }

@@ -143,16 +143,11 @@ _WAVE = 132 * 2048
 _WARP_PACKS = 64
 
 
-def _has_packs(problem: Problem) -> bool:
-    pads = [problem.padding.get(name, 0) for name in ("table", "y")]
-    return all(isinstance(pad, int) and (problem.sizes["width"] + pad) % _PACK == 0 for pad in (*pads, 0))
-
-
 def choose(problem: Problem) -> Choice:
     """Return a group of threads per row where rows begin anywhere, or are long and many; else accesses numbered across rows."""
     groups, flat = KERNELS[1:3]
     count, width = problem.sizes["count"], problem.sizes["width"]
-    if not _has_packs(problem):
+    if not OP.meets(_HAS_PACKS, problem):
         threads = 8 if width <= _NARROW else 32
         return Choice(groups.bind({"threads": threads, "rows": 128 // threads}), "rows begin anywhere: an index is read once for a row")
     row_packs = width * ITEM_BYTES[_get(problem, "dtype")] // 16

@@ -268,15 +268,10 @@ KERNELS = (
 )
 
 
-def _has_packs(problem: Problem) -> bool:
-    pads = [problem.padding.get(name, 0) for name in ("dy", "y", "dx")]
-    return all(isinstance(pad, int) and (problem.sizes["columns"] + pad) % 8 == 0 for pad in (*pads, 0))
-
-
 def _find_share(problem: Problem) -> Mapping[str, int] | None:
     """Return the tunables of row_in_registers for rows of a length, None where no registers hold them."""
     rows, columns = problem.sizes["rows"], problem.sizes["columns"]
-    if columns <= _LOOSE_COLUMNS[-1] and not _has_packs(problem):
+    if columns <= _LOOSE_COLUMNS[-1] and not OP.meets(_HAS_PACKS, problem):
         return next(share for share, most in zip(_LOOSE_SHARES, _LOOSE_COLUMNS, strict=True) if columns <= most)
     fitting = [[s for s in shares if columns <= s["threads"] * s["elems"]] for shares in (_LONG_SHARES, _SHARES)]
     longer, shares = fitting

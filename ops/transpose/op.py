@@ -234,10 +234,6 @@ _ALIGNED = (Rows("x", 16, 4), Rows("y", 16, 4))
 _BEYOND_WIDTH = (Count({"columns": 1}, min=MAX_WIDTH + 1), Count({"rows": 1}, min=MAX_WIDTH + 1))
 
 
-def _is_aligned(problem: Problem) -> bool:
-    return all(row.holds(OP.find_facts(problem)) for row in _ALIGNED)
-
-
 # Tiles of 64 x 64 that leave some of 132 multiprocessors with one or none.
 _FEW_TILES = 264
 
@@ -250,7 +246,7 @@ def choose(problem: Problem) -> Choice:
         return Choice(kernel.bind(kernel.variants[0]), f"{min(rows, columns)} {side} leave lanes of a square tile idle")
     small = -(-rows // 64) * -(-columns // 64) < _FEW_TILES
     size = ", and tiles of 64 x 64 are too few for all multiprocessors" if small else ""
-    if _is_aligned(problem):
+    if OP.meets(_ALIGNED, problem):
         return Choice(_STRIPS.bind(_STRIPS.variants[int(small)]), f"rows of X and Y begin at multiples of 16 bytes{size}")
     return Choice(_ELEMENTS.bind(_ELEMENTS.variants[int(small)]), f"rows of X or Y begin between multiples of 16 bytes{size}")
 

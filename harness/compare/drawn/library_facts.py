@@ -15,7 +15,7 @@ from harness.compare.drawn.record import DrawnRow
 from harness.spec import VALUE_DISTRIBUTIONS, Launchable, Problem
 from harness.timing.rounds import TIMING_DISTRIBUTION
 from harness.verify.case import Case, plan_arguments
-from harness.verify.differences import find_different_bits
+from harness.verify.compare import find_different_bits
 from harness.verify.inputs import make_inputs
 from harness.verify.reference import compute_expected
 
