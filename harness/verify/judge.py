@@ -29,7 +29,7 @@ from harness.verify.repeating import shrink
 from harness.verify.schedules import make_schedules
 
 # Raised by one when the protocol or its thresholds change, so that earlier verdicts are not taken for current ones.
-VERIFY_VERSION = 9
+VERIFY_VERSION = 10
 
 
 class Verifier:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.spec import Arrays, Indices, Op, Problem, Tensor
+from harness.verify.input_domains import find_limit
 from harness.verify.unlisted import make_generator
 
 # The work of the reference for the elements that are judged, and the rows that are copied for it: what is aimed at, and what is too much
@@ -128,16 +129,20 @@ class Restriction:
         return sum(math.prod(restricted[name].shape[:-1]) for name in names)
 
     def aim(self, places: Places) -> Arrays:
-        """Return the indices with some, the first and the last among them, that point to the places that are judged, where any can."""
-        aimed = dict(self.indices)
+        """Return the indices with some, the first and the last among them, that point to the places that are judged, where any can.
+
+        Where none can, since they point to inputs, the last points to the last there is: of millions, few lie beyond 2^32 elements.
+        """
+        aimed = {name: np.array(values) for name, values in self.indices.items()}
         for name in aimed:
-            values = next(t for t in self.op.inputs if t.name == name).resolve_values(self.problem)
+            tensor = next(t for t in self.op.inputs if t.name == name)
+            values = tensor.resolve_values(self.problem)
+            aimed[name].reshape(-1)[-1] = find_limit(tensor, self.problem) - 1
             for axis, chosen in places.items():
                 sizes = [t.name_sizes(self.problem)[self.find_axis(t.name, axis)] for t in self.outputs if t.name_sizes(self.problem)]
                 if isinstance(values, Indices) and values.below in sizes:
                     draws = self.make_draws(f"aim {name}")
                     at = pick(range(aimed[name].size), _AIMED_INDICES, draws)
-                    aimed[name] = np.array(aimed[name])
                     aimed[name].reshape(-1)[at] = draws.choice(chosen, len(at))
         return aimed
 

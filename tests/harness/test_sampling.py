@@ -124,6 +124,17 @@ def test_indices_are_aimed_at_the_rows_that_are_judged() -> None:
     assert (aimed == indices).sum() > 3000, "most still point anywhere"
 
 
+def test_an_index_of_an_input_points_to_its_last_row() -> None:
+    """Of four million rows, some 400 begin beyond 2^32 elements: sixteen indices would hit none of those."""
+    op = OPS["embedding"]
+    problem = op.complete(Problem({"count": 64, "vocabulary": 1 << 20, "width": 4}))
+    indices = np.asarray(make_inputs(op, problem)["indices"])
+    (restriction,) = list_restrictions(op, problem, 1, {"indices": indices})
+    aimed = restriction.aim(restriction.choose_places({}))["indices"]
+    assert aimed[-1] == (1 << 20) - 1 != indices[-1]
+    assert (aimed[:-1] == indices[:-1]).all(), "the others point anywhere"
+
+
 @pytest.mark.parametrize("name", OPS)
 def test_large_problems_as_they_are_drawn_are_sampled_and_small_ones_whole(name: str) -> None:
     op = OPS[name]
