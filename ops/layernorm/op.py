@@ -166,6 +166,11 @@ _SHORT_SHARES = (
     {"threads": 16, "rows": 8, "elems": 16},
     {"threads": 16, "rows": 8, "elems": 32},
 )
+# Few rows by more threads, which wait for less of it each.
+_FEW_SHARES = (
+    {"threads": 512, "rows": 1, "elems": 8},
+    {"threads": 1024, "rows": 1, "elems": 8},
+)
 # Longer rows: in the registers of as few blocks as hold them.
 _TEAM_SHARES = (
     {"threads": 512, "team": 2, "elems": 32},
@@ -185,7 +190,13 @@ _LEAST_LONG = 513  # shorter rows are held by a warp with less
 _TWO_WAVES, _HALF_WAVE = 132 * 1024, 132 * 256
 # So few rows leave multiprocessors idle where a block takes each.
 _FEW_ROWS, _FEWER_THAN_SMS, _WIDEST = 64, 131, 8
-_REGIONS = {f"to_{t['threads'] * t['elems']}": (Count({"columns": 1}, max=t["threads"] * t["elems"]),) for t in _SHARES}
+# Two blocks on each of 132 multiprocessors: nothing but how soon a row's block is done decides.
+_FEW_BLOCKS = 264
+_REGIONS = {
+    f"few_{most}": (Count({"rows": 1}, max=_FEW_BLOCKS), Count({"columns": 1}, most // 2 + 1, most))
+    for most in (1024, 2048, 4096, 8192, 16384)
+}
+_REGIONS |= {f"to_{t['threads'] * t['elems']}": (Count({"columns": 1}, max=t["threads"] * t["elems"]),) for t in _SHARES}
 _REGIONS |= {"few_long": (Count({"rows": 1}, max=_FEW_ROWS),)}
 _REGIONS |= {f"to_{_hold(t)}": (Count({"columns": 1}, max=_hold(t)),) for t in _TEAM_SHARES}
 _REGIONS |= {"long": ()}
@@ -236,7 +247,7 @@ KERNELS = (
         "a group of threads keeps its row in registers, which is read once; several short rows per block",
         (GROUP, ROWS, ELEMS),
         (BLOCK_FITS, ONE_ROW_BEYOND_WARP),
-        (*_LONG_SHARES, *_SHORT_SHARES, *_SHARES),
+        (*_LONG_SHARES, *_SHORT_SHARES, *_FEW_SHARES, *_SHARES),
         max_spill_bytes=16,  # the compiler keeps a word or two in memory rather than take a step of registers more
         domain=lambda t: _serve(t["threads"] * t["elems"]),
         tile=lambda t: {"rows": t["rows"]},
@@ -318,6 +329,11 @@ PROBLEMS = (
     _problem("bench", 262144, 128, "float16"),
     _problem("bench", 100000, 168, "float16", "bias residual statistics"),
     _problem("bench", 40000, 416, "bfloat16", ""),
+    _problem("bench", 128, 768, "bfloat16", "bias residual statistics"),
+    _problem("bench", 256, 1600, "float16"),
+    _problem("bench", 90, 3600, "float16", x=1, y=3),
+    _problem("bench", 128, 7168, "bfloat16", ""),
+    _problem("bench", 200, 12000, "float32", "bias residual statistics"),
     _problem("bench", 16384, 1024, "bfloat16", "bias residual statistics"),
     _problem("bench", 8192, 2048, "float16"),
     _problem("bench sweep", 8192, 4096, "bfloat16"),
