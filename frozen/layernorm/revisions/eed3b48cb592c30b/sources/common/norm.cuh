@@ -1,0 +1,295 @@
+// Layer normalisation and RMS normalisation of rows, with an addition in front: the kernels that both ops share.
+//
+//     s = x + residual     rounded to Element and written out; x itself without a residual
+//     y = (s - mean) * rstd * weight + bias,   rstd = 1 / sqrt(mean((s - mean)^2) + eps),   mean = 0 for RMS normalisation
+//
+// The variance is that of the differences from the mean, which keeps its digits where the mean is far from zero.
+#pragma once
+
+#include <cstdint>
+
+#include "common/rows.cuh"
+
+namespace aicf {
+
+// Row-major [rows, columns] with row strides; null where a tensor is absent.
+template <class Element>
+struct Norm {
+    const Element *x, *residual, *weight, *bias;
+    Element *y, *sum;
+    float *mean, *rstd;  // [rows]
+    std::int64_t rows, columns, ldx, ldresidual, ldy, ldsum;
+    float eps;
+};
+
+// One row of each matrix.
+template <class Element>
+struct NormRow {
+    const Element *x, *residual;
+    Element *y, *sum;
+
+    __device__ __forceinline__ NormRow(const Norm<Element>& p, std::int64_t row)
+        : x(p.x + row * p.ldx),
+          residual(p.residual == nullptr ? nullptr : p.residual + row * p.ldresidual),
+          y(p.y + row * p.ldy),
+          sum(p.sum == nullptr ? nullptr : p.sum + row * p.ldsum) {}
+};
+
+// sum / columns; rows have fewer than 2^31, and a number of 64 bits takes longer to convert.
+__device__ __forceinline__ float find_mean(float sum, std::int64_t columns) { return sum / static_cast<float>(static_cast<int>(columns)); }
+
+// 1 / sqrt(squares / columns + eps)
+__device__ __forceinline__ float find_rstd(float squares, std::int64_t columns, float eps) {
+    return rsqrtf(find_mean(squares, columns) + eps);
+}
+
+template <class Element>
+__device__ __forceinline__ float round_to(float value) {
+    return to_float(from_float<Element>(value));
+}
+
+// s of a pack.
+template <class Element>
+__device__ __forceinline__ Pack<Element> add_rounded(Pack<Element> x, const Pack<Element>& residual) {
+#pragma unroll
+    for (int i = 0; i < kPackElems<Element>; ++i) x.values[i] = round_to<Element>(x.values[i] + residual.values[i]);
+    return x;
+}
+
+template <class Element>
+__device__ __forceinline__ void write_statistics(const Norm<Element>& p, std::int64_t row, float mean, float rstd) {
+    if (p.mean != nullptr) p.mean[row] = mean;
+    if (p.rstd != nullptr) p.rstd[row] = rstd;
+}
+
+// A thread per row, a pass for each of mean, variance and result.
+template <bool kIsCentred, class Element, int kThreads>
+__global__ void __launch_bounds__(kThreads) norm_naive(const Norm<Element> p) {
+    const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+    if (row >= p.rows) return;
+    const NormRow<Element> at(p, row);
+    float mean = 0.0f, squares = 0.0f;
+    const auto read = [&](std::int64_t j) {
+        return at.residual == nullptr ? to_float(at.x[j]) : round_to<Element>(to_float(at.x[j]) + to_float(at.residual[j]));
+    };
+    if constexpr (kIsCentred) {
+        for (std::int64_t j = 0; j < p.columns; ++j) mean += read(j);
+        mean = find_mean(mean, p.columns);
+    }
+    for (std::int64_t j = 0; j < p.columns; ++j) squares += (read(j) - mean) * (read(j) - mean);
+    const float rstd = find_rstd(squares, p.columns, p.eps);
+    for (std::int64_t j = 0; j < p.columns; ++j) {
+        const float bias = p.bias == nullptr ? 0.0f : to_float(p.bias[j]);
+        at.y[j] = from_float<Element>((read(j) - mean) * rstd * to_float(p.weight[j]) + bias);
+        if (at.sum != nullptr) at.sum[j] = from_float<Element>(read(j));
+    }
+    write_statistics(p, row, mean, rstd);
+}
+
+// Where packs of a row begin behind boundaries, of every matrix: see RowSpan::find_skew().
+template <class Element>
+struct Skews {
+    int x, residual, y, sum;
+
+    template <class Span>
+    __device__ __forceinline__ Skews(const Span& span, const NormRow<Element>& at)
+        : x(span.find_skew(at.x)), residual(span.find_skew(at.residual)), y(span.find_skew(at.y)), sum(span.find_skew(at.sum)) {}
+};
+
+// Packs are counted from rows that are written: from `sum` where there is one, since it is read back.
+template <class Span, Access kAccess, class Element>
+__device__ __forceinline__ Span make_span(const Norm<Element>& p, const NormRow<Element>& at, int rank) {
+    return make_span<Span, kAccess>(static_cast<int>(p.columns), rank, at.sum == nullptr ? at.y : at.sum);
+}
+
+// Calls call(chunk, packs) for all chunks of rows that have no skew, with zeros of those that are null: the accesses of kTogether chunks
+// are under way together.
+template <int kTogether, int kRows, class Span, class Element, class Call>
+__device__ __forceinline__ void visit_together(const Span& span, const Element* const (&rows)[kRows], const Call& call) {
+#pragma unroll
+    for (int first = 0; first < Span::kChunks; first += kTogether) {
+        Pack<Element> packs[kTogether][kRows] = {};
+#pragma unroll
+        for (int i = 0; i < kTogether; ++i) {
+#pragma unroll
+            for (int r = 0; r < kRows; ++r) {
+                if (rows[r] != nullptr && span.is_there(first + i)) packs[i][r] = span.load(rows[r], first + i, 0.0f);
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < kTogether; ++i) {
+            if (span.is_there(first + i)) call(first + i, packs[i]);
+        }
+    }
+}
+
+// A group takes a row of at most as many elements as its threads keep in registers, kElems each.
+template <bool kIsCentred, class Element, class Group, int kElems, Access kAccess>
+__device__ __forceinline__ void normalise_kept(const Norm<Element>& p) {
+    constexpr bool kIsWhole = kAccess == Access::kWhole;
+    using Span = RowSpan<Element, Group::kTotalThreads, kElems, kIsWhole>;
+    __shared__ float partials[2][Group::kPartials];
+    Group group;
+    const bool is_real = group.is_real(p.rows);
+    const NormRow<Element> at(p, group.find_source(p.rows));
+    const Span span = make_span<Span, kAccess>(p, at, group.rank);
+    const Skews<Element> skews(span, at);
+    const int weight_skew = span.find_skew(p.weight), bias_skew = span.find_skew(p.bias);
+    const auto visit = [&](const auto& call) {
+#pragma unroll
+        for (int c = 0; c < Span::kChunks; ++c) {
+            if (kIsWhole || span.is_there(c)) call(c);
+        }
+    };
+
+    // The weights come along with the row where registers allow it: they are there when the sums are. A team's threads have none to spare
+    // for all of a second row of 32 bits: they take a few chunks of it at a time.
+    constexpr bool kIsEarly = kElems * sizeof(Element) <= 64, kIsSpare = Group::kBlocks == 1 || kIsEarly;
+    uint4 values[Span::kChunks], weight[kIsSpare ? Span::kChunks : 1];
+    span.load_all_words(at.x, values, 0, skews.x);
+    const auto add = [&](int c, const Pack<Element>& residual) {
+        const Pack<Element> sum = add_rounded(unpack<Element>(values[c]), residual);
+        values[c] = pack_words(sum);
+        if (is_real) span.store(at.sum, c, sum, skews.sum);
+    };
+    if (at.residual != nullptr) {
+        if constexpr (kIsSpare) {
+            uint4 residual[Span::kChunks];
+            span.load_all_words(at.residual, residual, 0, skews.residual);
+            visit([&](int c) { add(c, unpack<Element>(residual[c])); });
+        } else {
+            visit_together<4, 1>(span, {at.residual}, [&](int c, const auto& packs) { add(c, packs[0]); });
+        }
+    }
+    if constexpr (kIsEarly) span.load_all_words(p.weight, weight, 0, weight_skew);
+
+    float mean = 0.0f, squares = 0.0f;
+    if constexpr (kIsCentred) {
+        visit([&](int c) {
+            const Pack<Element> pack = unpack<Element>(values[c]);
+#pragma unroll
+            for (const float value : pack.values) mean += value;
+        });
+        mean = find_mean(group.reduce_sum(mean, partials[0]), p.columns);
+    }
+    visit([&](int c) {
+        forget(values[c]);
+        const Pack<Element> pack = unpack<Element>(values[c]);
+        // Beside the row there are zeros, of which those of RMS normalisation count nothing.
+        const bool is_whole = !kIsCentred || (span.is_packed && span.is_whole(span.find_column(c, 0)));
+#pragma unroll
+        for (int i = 0; i < Span::kChunkElems; ++i) {
+            const float centred = is_whole || span.holds(c, i) ? pack.values[i] - mean : 0.0f;
+            squares = fmaf(centred, centred, squares);
+        }
+    });
+    const float rstd = find_rstd(group.reduce_sum(squares, partials[1]), p.columns, p.eps);
+    if (!is_real) return;
+
+    const auto finish = [&](int c, const Pack<Element>& factors, const Pack<Element>& bias) {
+        forget(values[c]);
+        Pack<Element> pack = unpack<Element>(values[c]);
+#pragma unroll
+        for (int i = 0; i < Span::kChunkElems; ++i) {
+            pack.values[i] = fmaf((pack.values[i] - mean) * rstd, factors.values[i], bias.values[i]);
+        }
+        span.store(at.y, c, pack, skews.y);
+    };
+    if constexpr (kIsSpare) {
+        if constexpr (!kIsEarly) span.load_all_words(p.weight, weight, 0, weight_skew);
+        visit([&](int c) {
+            Pack<Element> bias = {};
+            if (p.bias != nullptr && span.is_there(c)) bias = span.load(p.bias, c, 0.0f, bias_skew);
+            finish(c, unpack<Element>(weight[c]), bias);
+        });
+    } else {
+        visit_together<2, 2>(span, {p.weight, p.bias}, [&](int c, const auto& packs) { finish(c, packs[0], packs[1]); });
+    }
+    if (group.rank == 0) write_statistics(p, group.row, mean, rstd);
+    if constexpr (Group::kBlocks > 1) group.leave();
+}
+
+// kThreads threads per row, kRows rows per block.
+template <bool kIsCentred, class Element, int kThreads, int kRows, int kElems, Access kAccess>
+__global__ void __launch_bounds__(kThreads* kRows) norm_registers(const Norm<Element> p) {
+    normalise_kept<kIsCentred, Element, RowGroup<kThreads, kRows>, kElems, kAccess>(p);
+}
+
+// A cluster of blocks per row: Team is RowTeam.
+template <bool kIsCentred, class Element, class Team, int kElems, Access kAccess>
+__global__ void __launch_bounds__(Team::kBlockThreads, Team::kResident) norm_team(const Norm<Element> p) {
+    normalise_kept<kIsCentred, Element, Team, kElems, kAccess>(p);
+}
+
+// A block per row of any length, which is read once for each of mean, variance and result: mostly from L2 after the first time. A thread
+// reads back what it has itself written to `sum`. Group is RowGroup or, of a cluster of blocks per row, RowCluster.
+template <bool kIsCentred, class Element, int kThreads, class Group, Access kAccess>
+__global__ void __launch_bounds__(kThreads) norm_passes(const Norm<Element> p) {
+    using Span = RowSpan<Element, Group::kTotalThreads, kPackElems<Element>, kAccess == Access::kWhole>;
+    __shared__ float partials[2][Group::kPartials];
+    const Group group;
+    const NormRow<Element> at(p, group.row);
+    const Span span = make_span<Span, kAccess>(p, at, group.rank);
+    const Skews<Element> skews(span, at);
+    const bool has_sum = at.residual != nullptr;
+    const Element* const s = has_sum ? at.sum : at.x;
+    const int skew = has_sum ? 0 : skews.x;
+
+    if (has_sum) {
+        span.template visit_split<4>((skews.x | skews.residual) != 0, [&](int c, auto is_whole) {
+            const Pack<Element> x = span.load(at.x, c, 0.0f, is_whole, skews.x);
+            span.store(at.sum, c, add_rounded(x, span.load(at.residual, c, 0.0f, is_whole, skews.residual)), is_whole);
+        });
+    }
+    float mean = 0.0f, squares = 0.0f;
+    if constexpr (kIsCentred) {
+        span.template visit_split<4>(skew != 0, [&](int c, auto is_whole) {
+            const Pack<Element> pack = span.load(s, c, 0.0f, is_whole, skew);
+#pragma unroll
+            for (const float value : pack.values) mean += value;
+        });
+        mean = find_mean(group.reduce_sum(mean, partials[0]), p.columns);
+    }
+    span.template visit_split<4>(skew != 0, [&](int c, auto is_whole) {
+        const Pack<Element> pack = span.load(s, c, mean, is_whole, skew);
+#pragma unroll
+        for (const float value : pack.values) squares = fmaf(value - mean, value - mean, squares);
+    });
+    const float rstd = find_rstd(group.reduce_sum(squares, partials[1]), p.columns, p.eps);
+    const int weight_skew = span.find_skew(p.weight), bias_skew = span.find_skew(p.bias);
+    span.template visit_split<2>((skew | weight_skew | bias_skew) != 0, [&](int c, auto is_whole) {
+        Pack<Element> pack = span.load(s, c, 0.0f, is_whole, skew);
+        const Pack<Element> weight = span.load(p.weight, c, 0.0f, is_whole, weight_skew);
+        Pack<Element> bias = {};
+        if (p.bias != nullptr) bias = span.load(p.bias, c, 0.0f, is_whole, bias_skew);
+#pragma unroll
+        for (int i = 0; i < kPackElems<Element>; ++i) {
+            pack.values[i] = fmaf((pack.values[i] - mean) * rstd, weight.values[i], bias.values[i]);
+        }
+        if (skews.y == 0) {
+            span.store(at.y, c, pack, is_whole);
+        } else {
+            span.store(at.y, c, pack, skews.y);
+        }
+    });
+    if (group.rank == 0) write_statistics(p, group.row, mean, rstd);
+}
+
+// All matrices have rows, and the vectors begin, on 16-byte boundaries.
+template <class Element>
+bool has_packs(const Norm<Element>& p) {
+    return has_pack_rows<Element>(p.x, p.ldx) && has_pack_rows<Element>(p.residual, p.ldresidual) && has_pack_rows<Element>(p.y, p.ldy) &&
+           has_pack_rows<Element>(p.sum, p.ldsum) && has_pack_rows<Element>(p.weight, 0) && has_pack_rows<Element>(p.bias, 0);
+}
+
+template <class Element>
+bool has_whole_packs(const Norm<Element>& p) {
+    return has_packs(p) && p.columns % kPackElems<Element> == 0;
+}
+
+template <std::int64_t kCapacity, class Element, class Launch>
+AicfStatus choose_access(const Norm<Element>& p, const Launch& launch) {
+    return choose_access<Element, kCapacity>(p.columns, has_whole_packs(p), std::false_type{}, launch);
+}
+
+}  // namespace aicf
