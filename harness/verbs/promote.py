@@ -24,6 +24,7 @@ from harness.freezing.gates.candidate import Candidate, Gate
 from harness.freezing.gates.checks import pass_gates, seal_candidates
 from harness.freezing.store.verify import require_sound
 from harness.spec import SpecError, Variant
+from harness.timing.ahead import ExpectedAhead
 from harness.timing.timer import Timer
 from harness.timing.verdicts import Criteria
 from harness.verbs.naming import Names, OpLike, list_names, take_op
@@ -192,8 +193,12 @@ def _decide(
     if session.device.is_emulated:
         return promote(session, frozen, candidates, request, None, say)
     timer = Timer(session.device)
+    problems = [p for _, problems in group_problems(session, request).values() for p in problems]
     try:
-        with ContestRunner(session, frozen, timer, request.criteria, budget_s=budget_s) as runner:
+        with (
+            ExpectedAhead(session.loaded.op, problems) as expected,
+            ContestRunner(session, frozen, timer, request.criteria, budget_s=budget_s, expected=expected) as runner,
+        ):
             runner.build_incumbents(list_incumbents(session, frozen, request))
             return promote(session, frozen, candidates, request, runner.hold, say)
     finally:

@@ -12,6 +12,7 @@
 
 #include "common/async_copy.cuh"
 #include "common/programmatic.cuh"
+#include "common/row_copies.cuh"
 #include "common/rows.cuh"
 
 namespace aicf {
@@ -225,13 +226,19 @@ __device__ __forceinline__ int find_lane() {
     return static_cast<int>(threadIdx.x) / (Group::kBlockThreads / kRowsAtOnce<Group>);
 }
 
-// Writes the partial sums of each column of a group that has the only ones of its rows. Chunks of packs are turned in a warp's own shared
-// memory, so that its lanes write neighbours: alone, each writes in sectors of its own.
-template <int kNumSums, class Group, bool kIsPacked, class Span, int kElems>
-__device__ __forceinline__ void store_row_partials(float* target, std::int64_t between, const float (&sums)[2][kElems], const Span& span) {
-    constexpr int kChunkElems = Span::kChunkElems, kStride = kWarpSize + kWarpSize / kChunkElems;  // no two lanes meet in a bank
-    __shared__ float tiles[kIsPacked ? Group::kBlockThreads / kWarpSize : 1][kIsPacked ? kChunkElems * kStride : 1];
-    float* const tile = tiles[kIsPacked ? threadIdx.x / kWarpSize : 0];
+// Shared memory in which a block turns its chunks of packs, a warp its own: rows of lanes, of which no two meet in a bank.
+template <class Element>
+inline constexpr int kTileStride = kWarpSize + kWarpSize / kPackElems<Element>;
+template <class Element, int kBlockThreads>
+inline constexpr int kTileFloats = kBlockThreads / kWarpSize * kPackElems<Element> * kTileStride<Element>;
+
+// Writes the partial sums of each column of a group that has the only ones of its rows. Chunks of packs are turned in the warp's part of
+// `tiles`, so that its lanes write neighbours: alone, each writes in sectors of its own.
+template <int kNumSums, class Element, bool kIsPacked, class Span, int kElems>
+__device__ __forceinline__ void store_row_partials(float* target, std::int64_t between, const float (&sums)[2][kElems], const Span& span,
+                                                   float* tiles) {
+    constexpr int kChunkElems = Span::kChunkElems, kStride = kTileStride<Element>;
+    float* const tile = tiles + (kIsPacked ? static_cast<int>(threadIdx.x) / kWarpSize * (kChunkElems * kStride) : 0);
     const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
 #pragma unroll
     for (int which = 0; which < kNumSums; ++which) {
@@ -287,11 +294,12 @@ __device__ __forceinline__ void store_block_partials(float* target, std::int64_t
 }
 
 template <int kNumSums, class Group, bool kIsPacked, class Element, class Span, int kElems>
-__device__ __forceinline__ void store_partials(const NormGradient<Element>& p, const float (&sums)[2][kElems], const Span& span) {
+__device__ __forceinline__ void store_partials(const NormGradient<Element>& p, const float (&sums)[2][kElems], const Span& span,
+                                               float* tiles) {
     float* const target = p.partials + blockIdx.x / Group::kBlocks * p.columns;
     const std::int64_t between = p.num_partials * p.columns;
     if constexpr (kRowsAtOnce<Group> == 1) {
-        store_row_partials<kNumSums, Group, kIsPacked>(target, between, sums, span);
+        store_row_partials<kNumSums, Element, kIsPacked>(target, between, sums, span, tiles);
     } else {
         store_block_partials<kNumSums, Group::kTotalThreads, kRowsAtOnce<Group>>(target, between, sums, span);
     }
@@ -356,7 +364,17 @@ __global__ void __launch_bounds__(Group::kBlockThreads) norm_backward_registers(
         }
     }
     if constexpr (Group::kBlocks > 1) group.leave();
-    store_partials<kNumSums<kIsCentred>, Group, false>(p, totals, span);
+    store_partials<kNumSums<kIsCentred>, Group, false>(p, totals, span, nullptr);
+}
+
+// Rows of all matrices begin alike behind 16-byte boundaries.
+template <class Element>
+bool lie_alike(const NormGradient<Element>& p) {
+    const auto lies = [&](const Element* base, std::int64_t ld) {
+        const std::intptr_t apart = reinterpret_cast<std::intptr_t>(base) - reinterpret_cast<std::intptr_t>(p.dx);
+        return base == nullptr || (apart % 16 == 0 && (ld - p.lddx) * static_cast<std::int64_t>(sizeof(Element)) % 16 == 0);
+    };
+    return lies(p.dy, p.lddy) && lies(p.x, p.ldx) && lies(p.dsum, p.lddsum);
 }
 
 // Threads of norm_backward_packs on a multiprocessor at least: 1024 where each keeps one pack of every matrix, which leaves it 64
@@ -368,19 +386,36 @@ inline constexpr int kResidentThreads = kElems != kPackElems<Element>           
 template <class Element, class Group, int kElems, Access kAccess>
 inline constexpr int kResidentBlocks = std::max(1, kResidentThreads<Element, Group, kElems, kAccess> / Group::kBlockThreads);
 
+template <class Element, class Group, int kElems>
+using PackedSpan = RowSpan<Element, Group::kTotalThreads, kElems>;
+
+// Bytes of shared memory that norm_backward_packs is launched with.
+template <class Element, class Group, int kElems, Access kAccess>
+int count_packs_bytes(const NormGradient<Element>& p) {
+    if constexpr (kAccess == Access::kWhole) {
+        return 0;
+    } else {
+        using Copies = RowCopies<Element, PackedSpan<Element, Group, kElems>, 3, Group::kBlockThreads>;
+        const int tiles = kRowsAtOnce<Group> == 1 ? kTileFloats<Element, Group::kBlockThreads> * static_cast<int>(sizeof(float)) : 0;
+        return std::max(Copies::count_bytes(p.dsum == nullptr ? 2 : 3, !lie_alike(p)), tiles);
+    }
+}
+
 // The same in packs. dy, x and dsum are kept as they are stored, which takes half the registers of their values in 16 bits; those of the
-// thread's next row are under way while it works on this one. Rows may begin anywhere (Access::kPacked) where all that a group takes lie
-// alike, so that its threads have the same columns of each: see has_steady_rows().
+// thread's next row are under way while it works on this one, in registers, or to shared memory where rows may begin anywhere
+// (Access::kPacked). Then all that a group takes lie alike, so that its threads have the same columns of each: see has_steady_rows().
 template <bool kIsCentred, class Element, class Group, int kElems, Access kAccess>
 __global__ void __launch_bounds__(Group::kBlockThreads, kResidentBlocks<Element, Group, kElems, kAccess>)
     norm_backward_packs(const NormGradient<Element> p) {
     constexpr int kRows = kRowsAtOnce<Group>;
     using Span = RowSpan<Element, Group::kTotalThreads, kElems, kAccess == Access::kWhole>;
     constexpr int kChunkElems = Span::kChunkElems, kChunks = Span::kChunks;
-    // There are registers for two rows beside the weight and the sums. Packs put together from two are waited for where they are loaded.
+    // There are registers for two rows beside the weight and the sums.
     constexpr int kRegisters = 65536 / Group::kBlockThreads / kResidentBlocks<Element, Group, kElems, kAccess>;
-    constexpr bool kIsAhead = kAccess == Access::kWhole && 28 * kChunks + kNumSums<kIsCentred> * kElems + 28 <= kRegisters;
+    constexpr bool kIsCopied = kAccess == Access::kPacked;
+    constexpr bool kIsAhead = !kIsCopied && 28 * kChunks + kNumSums<kIsCentred> * kElems + 28 <= kRegisters;
     __shared__ alignas(Group::kBlocks > 1 ? sizeof(NormSums) : alignof(NormSums)) NormSums partials[2][Group::kPartials];
+    extern __shared__ __align__(16) uint4 copied[];
     Group group;
     allow_successor();
     const std::int64_t own = group.find_source(p.rows);  // the group's first row, or one that stands for it
@@ -391,10 +426,16 @@ __global__ void __launch_bounds__(Group::kBlockThreads, kResidentBlocks<Element,
         uint4 words[3][kChunks];  // of dy, x and dsum
         float mean, rstd;
     };
+    RowCopies<Element, Span, 3, Group::kBlockThreads> copies(copied, span, skews);
+    // Starts loading a row, or all but its words, which are on their way elsewhere.
     const auto load_row = [&](Loaded& loaded, std::int64_t row) {
         const NormGradientRow<Element> at(p, row < p.rows ? row : own);
         const Element* const rows[3] = {at.dy, at.x, at.dsum};
-        span.load_rows(rows, skews, loaded.words);
+        if constexpr (kIsCopied) {
+            copies.fetch(rows);
+        } else {
+            span.load_rows(rows, skews, loaded.words);
+        }
         loaded.mean = at.mean;
         loaded.rstd = at.rstd;
     };
@@ -406,16 +447,19 @@ __global__ void __launch_bounds__(Group::kBlockThreads, kResidentBlocks<Element,
     const std::int64_t step = std::int64_t{kRows} * (gridDim.x / Group::kBlocks);
     const int lane = find_lane<Group>();
     std::int64_t first = std::int64_t{kRows} * (blockIdx.x / Group::kBlocks);
+    const Element* const own_rows[3] = {at_own.dy, at_own.x, at_own.dsum};
+    if constexpr (kIsCopied) copies.clear(own_rows);
     Loaded next;
-    if constexpr (kIsAhead) load_row(next, first + lane);
+    if constexpr (kIsAhead || kIsCopied) load_row(next, first + lane);
 
     // Whole blocks go round together; a group past the last row counts nothing.
     for (; first < p.rows; first += step) {
         const std::int64_t row = first + lane;
         const bool is_real = row < p.rows;
         Loaded here;
-        if constexpr (kIsAhead) {
+        if constexpr (kIsAhead || kIsCopied) {
             here = next;
+            if constexpr (kIsCopied) copies.take(own_rows, here.words);
             if (first + step < p.rows) load_row(next, row + step);
         } else {
             load_row(here, row);
@@ -454,7 +498,13 @@ __global__ void __launch_bounds__(Group::kBlockThreads, kResidentBlocks<Element,
         }
     }
     if constexpr (Group::kBlocks > 1) group.leave();
-    store_partials<kNumSums<kIsCentred>, Group, true>(p, totals, span);
+    if constexpr (kIsCopied) {
+        __syncthreads();  // what was copied is done with
+        store_partials<kNumSums<kIsCentred>, Group, true>(p, totals, span, reinterpret_cast<float*>(copied));
+    } else {
+        __shared__ float tiles[kRows == 1 ? kTileFloats<Element, Group::kBlockThreads> : 1];
+        store_partials<kNumSums<kIsCentred>, Group, true>(p, totals, span, tiles);
+    }
 }
 
 // What a thread of norm_backward_shared keeps of a chunk, in accesses of 16 bytes: dy, x, and sums in fp32.

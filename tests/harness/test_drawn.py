@@ -39,7 +39,7 @@ from harness.compare.drawn.record import (
     write_runs,
 )
 from harness.compare.drawn.seeds import NEIGHBOURS, POPULATION, SeedUse, describe_uses, note_use, read_uses
-from harness.compare.drawn.timing import expect_ahead, line_up
+from harness.compare.drawn.timing import line_up
 from harness.discover import LoadedOp, find_op
 from harness.errors import FrozenError, RecordError
 from harness.records import load
@@ -48,6 +48,7 @@ from harness.report.pictures.page import write_page
 from harness.report.pictures.svg import Drawing
 from harness.report.pictures.theme import NARROW, WIDE
 from harness.spec import Choice, Group, LogRange, Op, Peer, Population, Problem, SpecError, Variant
+from harness.timing.ahead import ExpectedAhead, expect_ahead
 from harness.verbs.compare import lead_goals
 from tests.harness.fake_device import FakeArray, FakeInstruments
 from tests.harness.test_session import Bench, give_wrong, run
@@ -120,13 +121,22 @@ def test_a_library_may_be_allowed_a_larger_error_which_the_kernels_may_not() -> 
 @pytest.mark.parametrize(("share", "most"), [(1.0, 8), (0.0, 1)])
 def test_as_many_problems_wait_as_the_hosts_memory_holds(share: float, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[Problem] = []
-    monkeypatch.setattr("harness.compare.drawn.timing._MEMORY_SHARE", share)
-    monkeypatch.setattr("harness.compare.drawn.timing.expect", lambda op, problem: begun.append(problem) or problem)
+    monkeypatch.setattr("harness.timing.ahead._MEMORY_SHARE", share)
+    monkeypatch.setattr("harness.timing.ahead.expect", lambda op, problem: begun.append(problem) or problem)
     op = make_op()
     problems = [d.problem for d in draw_problems(op, 12, 7)]
     for i, found in enumerate(expect_ahead(op, problems)):
         assert found is problems[i] and len(begun) <= i + most
     assert len(begun) == len(problems)
+
+
+def test_what_is_left_out_is_not_waited_for() -> None:
+    op = make_op()
+    problems = [d.problem for d in draw_problems(op, 12, 7)]
+    with ExpectedAhead(op, problems) as ahead:
+        for asked in (problems[3], problems[11], problems[2]):
+            found = ahead.find(asked)
+            assert {n: a.shape for n, a in found.inputs.items()} == {t.name: t.resolve_shape(asked) for t in op.inputs if t.present(asked)}
 
 
 def test_groups_have_mean_worst_share_and_regret() -> None:

@@ -20,12 +20,13 @@ from harness.compare.drawn.frozen_choice import FrozenChoice, choose_frozen
 from harness.compare.drawn.page import make_cliffs_page
 from harness.compare.drawn.problems import draw_problems
 from harness.compare.drawn.run import Request
-from harness.compare.drawn.timing import POLICY, expect_ahead
+from harness.compare.drawn.timing import POLICY
 from harness.compare.drawn.without_gpu import model_us, open_modelled
 from harness.compare.goals import time_all
 from harness.model.time_model import has_machine
 from harness.spec import Problem
 from harness.terminal.console import claim_output, open_progress
+from harness.timing.ahead import expect_ahead
 from harness.timing.timer import Timer
 
 PAGE = "cliffs.md"

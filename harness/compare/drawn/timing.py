@@ -1,15 +1,9 @@
-"""Timing drawn problems on a GPU: what users get, the op's own choice and the libraries, in the same rounds, cold, outputs judged.
-
-Inputs and float64 references of the next problems are computed while the GPU works.
-"""
+"""Timing drawn problems on a GPU: what users get, the op's own choice and the libraries, in the same rounds, cold, outputs judged."""
 
 from __future__ import annotations
 
 import math
-import os
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from harness.benchmark.session import Session
@@ -17,20 +11,14 @@ from harness.compare.drawn.frozen_choice import FrozenChoice
 from harness.compare.drawn.problems import DrawnProblem, describe_problem
 from harness.compare.drawn.record import FROZEN, OWN, PEER, VARIANT, Contender, DrawnRow
 from harness.compare.goals import time_all
-from harness.spec import PEER_ERROR, Launchable, Op, Problem
-from harness.timing.rounds import TIMING_DISTRIBUTION, Timed
+from harness.spec import PEER_ERROR, Launchable
+from harness.timing.ahead import expect_ahead
+from harness.timing.rounds import Timed
 from harness.timing.stats import StopRule
 from harness.timing.timer import Timer, TimingPolicy
-from harness.verify.inputs import make_inputs
-from harness.verify.reference import Expected, compute_expected
 
 # Medians of many problems are averaged: each may be a little less certain than that of a goal.
 POLICY = TimingPolicy(stop=StopRule(budget_s=0.15, min_samples=20), warmup_min_s=0.05, warmup_window_s=0.02, warmup_cap_s=0.3)
-# Beyond this an output is judged on a sample, where the op says how: comparing all of it for each contender takes longer than timing it.
-_WHOLE_BYTES = 2.0**25
-_AHEAD, _THREADS = 8, 6
-# Of the host's memory, for the inputs of problems that wait, as far as more than one of them does.
-_MEMORY_SHARE = 1 / 16
 # Half of what a bench takes: what is left of the places' noise is little in a mean of dozens of problems.
 _NUM_PLACES = 8
 # Where all variants are timed, for the regret, most are far behind: a few samples show that.
@@ -59,29 +47,6 @@ class Match:
     judged_as: str
     own: str
     entrants: tuple[Entrant, ...]
-
-
-def expect(op: Op, problem: Problem) -> Expected:
-    """Return the inputs of a problem as it is timed, and what is expected of its outputs: of large ones a sample."""
-    return compute_expected(op, problem, make_inputs(op, problem, TIMING_DISTRIBUTION), whole_bytes=_WHOLE_BYTES, is_thinned=True)
-
-
-def expect_ahead(op: Op, problems: Iterable[Problem]) -> Iterator[Expected]:
-    """Yield what is expected on each problem, computing it for the next few meanwhile, as far as their inputs fit the host's memory."""
-    waiting: deque[tuple[Future[Expected], float]] = deque()
-    rest = deque(problems)
-    memory = _MEMORY_SHARE * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    with ThreadPoolExecutor(_THREADS) as pool:
-        try:
-            while rest or waiting:
-                while rest and len(waiting) < _AHEAD:
-                    size = op.cost(rest[0]).bytes_read
-                    if waiting and sum(s for _, s in waiting) + size > memory:
-                        break
-                    waiting.append((pool.submit(expect, op, rest.popleft()), size))
-                yield waiting.popleft()[0].result()
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
 
 
 def time_matches(

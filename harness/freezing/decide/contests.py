@@ -25,6 +25,7 @@ from harness.errors import FrozenError
 from harness.freezing.decide.ruling import share_error
 from harness.records.database import Records
 from harness.spec import Problem
+from harness.timing.ahead import ExpectedAhead
 from harness.timing.timer import Mode, Timer
 from harness.timing.verdicts import Criteria, Outcome
 
@@ -118,7 +119,10 @@ def _round_all(values: Any) -> dict[str, float]:
 
 @dataclass
 class ContestRunner:
-    """Holds the contests of one promotion. Close it, or use it as a context manager."""
+    """Holds the contests of one promotion. Close it, or use it as a context manager.
+
+    ``expected`` tells what the outputs must be, where that is computed ahead.
+    """
 
     session: Session
     frozen: Index
@@ -126,6 +130,7 @@ class ContestRunner:
     criteria: Criteria
     mode: Mode = Mode.COLD
     budget_s: float = 20.0
+    expected: ExpectedAhead | None = None
     _stack: ExitStack = field(default_factory=ExitStack)
     _libraries: dict[str, Path] = field(default_factory=dict)
 
@@ -162,7 +167,8 @@ class ContestRunner:
             opened.append(side.open(library))
         names = tuple(s.name for s in sides)
         criteria = share_error(self.criteria, len(problems))
-        held = [hold_contest(self.session, self.timer, sides, opened, p, self.mode, criteria, self.budget_s) for p in problems]
+        expect = None if self.expected is None else self.expected.find
+        held = [hold_contest(self.session, self.timer, sides, opened, p, self.mode, criteria, self.budget_s, expect) for p in problems]
         return [Match(h, names) for h in held]
 
     def _open_incumbent(self, entry: Row, binding: Path) -> Side:
