@@ -367,75 +367,81 @@ __global__ void __launch_bounds__(Group::kBlockThreads) norm_backward_registers(
     store_partials<kNumSums<kIsCentred>, Group, false>(p, totals, span, nullptr);
 }
 
-// Rows of all matrices begin alike behind 16-byte boundaries.
-template <class Element>
-bool lie_alike(const NormGradient<Element>& p) {
-    const auto lies = [&](const Element* base, std::int64_t ld) {
-        const std::intptr_t apart = reinterpret_cast<std::intptr_t>(base) - reinterpret_cast<std::intptr_t>(p.dx);
-        return base == nullptr || (apart % 16 == 0 && (ld - p.lddx) * static_cast<std::int64_t>(sizeof(Element)) % 16 == 0);
-    };
-    return lies(p.dy, p.lddy) && lies(p.x, p.ldx) && lies(p.dsum, p.lddsum);
+// Adds a row, as it is stored, to the totals of dweight and dbias, and returns its own sums.
+template <class Element, class Span, int kChunks, int kElems>
+__device__ __forceinline__ NormSums add_row(const Span& span, const uint4 (&dys)[kChunks], const uint4 (&xs)[kChunks],
+                                            const uint4 (&weight)[kChunks], float mean, float rstd, bool is_real,
+                                            float (&totals)[2][kElems]) {
+    NormSums sums;
+#pragma unroll
+    for (int c = 0; c < kChunks; ++c) {
+        const auto dy = unpack<Element>(dys[c]), x = unpack<Element>(xs[c]), w = unpack<Element>(weight[c]);
+        if (span.find_column(c, 0) >= span.columns || !is_real) continue;
+#pragma unroll
+        for (int i = 0; i < Span::kChunkElems; ++i) {
+            const float n = (x.values[i] - mean) * rstd;
+            float& sum = totals[0][c * Span::kChunkElems + i];
+            sum = fmaf(dy.values[i], n, sum);
+            totals[1][c * Span::kChunkElems + i] += dy.values[i];
+            sums.add(dy.values[i] * w.values[i], n);
+        }
+    }
+    return sums;
 }
 
-// Threads of norm_backward_packs on a multiprocessor at least: 1024 where each keeps one pack of every matrix, which leaves it 64
-// registers, fewer where rows begin anywhere and a block has several or a part of one, and 512 where a thread keeps more.
-template <class Element, class Group, int kElems, Access kAccess>
-inline constexpr int kResidentThreads = kElems != kPackElems<Element>                                                  ? 512
-                                        : kAccess == Access::kPacked && (kRowsAtOnce<Group> > 1 || Group::kBlocks > 1) ? 768
-                                                                                                                       : 1024;
-template <class Element, class Group, int kElems, Access kAccess>
-inline constexpr int kResidentBlocks = std::max(1, kResidentThreads<Element, Group, kElems, kAccess> / Group::kBlockThreads);
-
-template <class Element, class Group, int kElems>
-using PackedSpan = RowSpan<Element, Group::kTotalThreads, kElems>;
-
-// Bytes of shared memory that norm_backward_packs is launched with.
-template <class Element, class Group, int kElems, Access kAccess>
-int count_packs_bytes(const NormGradient<Element>& p) {
-    if constexpr (kAccess == Access::kWhole) {
-        return 0;
-    } else {
-        using Copies = RowCopies<Element, PackedSpan<Element, Group, kElems>, 3, Group::kBlockThreads>;
-        const int tiles = kRowsAtOnce<Group> == 1 ? kTileFloats<Element, Group::kBlockThreads> * static_cast<int>(sizeof(float)) : 0;
-        return std::max(Copies::count_bytes(p.dsum == nullptr ? 2 : 3, !lie_alike(p)), tiles);
+// Stores dx of a row, of which x and dy are unpacked once more: their values would take twice the registers.
+template <class Element, class Span, int kChunks>
+__device__ __forceinline__ void store_row(Element* target, const Span& span, uint4 (&dys)[kChunks], uint4 (&xs)[kChunks],
+                                          const uint4 (&dsums)[kChunks], const uint4 (&weight)[kChunks], NormSums means, float mean,
+                                          float rstd) {
+#pragma unroll
+    for (int c = 0; c < kChunks; ++c) {
+        if (span.find_column(c, 0) >= span.columns) continue;
+        forget(dys[c]);
+        forget(xs[c]);
+        const auto dy = unpack<Element>(dys[c]), x = unpack<Element>(xs[c]), w = unpack<Element>(weight[c]);
+        auto dx = unpack<Element>(dsums[c]);
+#pragma unroll
+        for (int i = 0; i < Span::kChunkElems; ++i) {
+            dx.values[i] += find_slope(dy.values[i] * w.values[i], (x.values[i] - mean) * rstd, means, rstd);
+        }
+        span.store(target, c, dx);
     }
 }
 
-// The same in packs. dy, x and dsum are kept as they are stored, which takes half the registers of their values in 16 bits; those of the
-// thread's next row are under way while it works on this one, in registers, or to shared memory where rows may begin anywhere
-// (Access::kPacked). Then all that a group takes lie alike, so that its threads have the same columns of each: see has_steady_rows().
-template <bool kIsCentred, class Element, class Group, int kElems, Access kAccess>
-__global__ void __launch_bounds__(Group::kBlockThreads, kResidentBlocks<Element, Group, kElems, kAccess>)
+// Blocks of the kernels below on a multiprocessor at least: 1024 threads where each keeps one pack of every matrix, which leaves it 64
+// registers, fewer where rows begin anywhere and a block has several or a part of one, and 512 where a thread keeps more.
+template <class Element, class Group, int kElems, bool kIsWhole>
+inline constexpr int kResidentBlocks = std::max(1, (kElems != kPackElems<Element>                                 ? 512
+                                                    : !kIsWhole && (kRowsAtOnce<Group> > 1 || Group::kBlocks > 1) ? 768
+                                                                                                                  : 1024) /
+                                                       Group::kBlockThreads);
+
+// The same in packs, of rows that are whole packs on 16-byte boundaries. Those of the thread's next row are under way while it works on
+// this one.
+template <bool kIsCentred, class Element, class Group, int kElems>
+__global__ void __launch_bounds__(Group::kBlockThreads, kResidentBlocks<Element, Group, kElems, true>)
     norm_backward_packs(const NormGradient<Element> p) {
     constexpr int kRows = kRowsAtOnce<Group>;
-    using Span = RowSpan<Element, Group::kTotalThreads, kElems, kAccess == Access::kWhole>;
-    constexpr int kChunkElems = Span::kChunkElems, kChunks = Span::kChunks;
+    using Span = RowSpan<Element, Group::kTotalThreads, kElems, true>;
+    constexpr int kChunks = Span::kChunks;
     // There are registers for two rows beside the weight and the sums.
-    constexpr int kRegisters = 65536 / Group::kBlockThreads / kResidentBlocks<Element, Group, kElems, kAccess>;
-    constexpr bool kIsCopied = kAccess == Access::kPacked;
-    constexpr bool kIsAhead = !kIsCopied && 28 * kChunks + kNumSums<kIsCentred> * kElems + 28 <= kRegisters;
+    constexpr int kRegisters = 65536 / Group::kBlockThreads / kResidentBlocks<Element, Group, kElems, true>;
+    constexpr bool kIsAhead = 28 * kChunks + kNumSums<kIsCentred> * kElems + 28 <= kRegisters;
     __shared__ alignas(Group::kBlocks > 1 ? sizeof(NormSums) : alignof(NormSums)) NormSums partials[2][Group::kPartials];
-    extern __shared__ __align__(16) uint4 copied[];
+    __shared__ float tiles[kRows == 1 ? kTileFloats<Element, Group::kBlockThreads> : 1];
     Group group;
     allow_successor();
     const std::int64_t own = group.find_source(p.rows);  // the group's first row, or one that stands for it
-    const NormGradientRow<Element> at_own(p, own);
-    const Span span = make_span<Span, kAccess>(static_cast<int>(p.columns), group.rank, at_own.dx);
-    const int skews[3] = {span.find_skew(at_own.dy), span.find_skew(at_own.x), at_own.dsum == nullptr ? 0 : span.find_skew(at_own.dsum)};
+    const Span span = {static_cast<int>(p.columns), group.rank, true};
     struct Loaded {
         uint4 words[3][kChunks];  // of dy, x and dsum
         float mean, rstd;
     };
-    RowCopies<Element, Span, 3, Group::kBlockThreads> copies(copied, span, skews);
-    // Starts loading a row, or all but its words, which are on their way elsewhere.
     const auto load_row = [&](Loaded& loaded, std::int64_t row) {
         const NormGradientRow<Element> at(p, row < p.rows ? row : own);
         const Element* const rows[3] = {at.dy, at.x, at.dsum};
-        if constexpr (kIsCopied) {
-            copies.fetch(rows);
-        } else {
-            span.load_rows(rows, skews, loaded.words);
-        }
+        span.load_rows(rows, {0, 0, 0}, loaded.words);
         loaded.mean = at.mean;
         loaded.rstd = at.rstd;
     };
@@ -447,64 +453,121 @@ __global__ void __launch_bounds__(Group::kBlockThreads, kResidentBlocks<Element,
     const std::int64_t step = std::int64_t{kRows} * (gridDim.x / Group::kBlocks);
     const int lane = find_lane<Group>();
     std::int64_t first = std::int64_t{kRows} * (blockIdx.x / Group::kBlocks);
-    const Element* const own_rows[3] = {at_own.dy, at_own.x, at_own.dsum};
-    if constexpr (kIsCopied) copies.clear(own_rows);
     Loaded next;
-    if constexpr (kIsAhead || kIsCopied) load_row(next, first + lane);
+    if constexpr (kIsAhead) load_row(next, first + lane);
 
     // Whole blocks go round together; a group past the last row counts nothing.
     for (; first < p.rows; first += step) {
         const std::int64_t row = first + lane;
         const bool is_real = row < p.rows;
         Loaded here;
-        if constexpr (kIsAhead || kIsCopied) {
+        if constexpr (kIsAhead) {
             here = next;
-            if constexpr (kIsCopied) copies.take(own_rows, here.words);
             if (first + step < p.rows) load_row(next, row + step);
         } else {
             load_row(here, row);
         }
-        const auto normalise = [&](float x) { return (x - here.mean) * here.rstd; };
-        NormSums sums;
-#pragma unroll
-        for (int c = 0; c < kChunks; ++c) {
-            const auto dy = unpack<Element>(here.words[0][c]), x = unpack<Element>(here.words[1][c]), w = unpack<Element>(weight[c]);
-            if (span.find_column(c, 0) >= span.columns || !is_real) continue;
-#pragma unroll
-            for (int i = 0; i < kChunkElems; ++i) {
-                const float n = normalise(x.values[i]);
-                float& sum = totals[0][c * kChunkElems + i];
-                sum = fmaf(dy.values[i], n, sum);
-                totals[1][c * kChunkElems + i] += dy.values[i];
-                sums.add(dy.values[i] * w.values[i], n);
-            }
-        }
+        NormSums sums = add_row<Element>(span, here.words[0], here.words[1], weight, here.mean, here.rstd, is_real, totals);
         sums = group.reduce(sums, partials[parity], [](NormSums a, NormSums b) { return combine(a, b); });
         parity ^= 1;
         const NormSums means = find_means<kIsCentred>(sums, p.columns);
         if (!is_real) continue;
-#pragma unroll
-        for (int c = 0; c < kChunks; ++c) {
-            if (span.find_column(c, 0) >= span.columns) continue;
-            forget(here.words[0][c]);
-            forget(here.words[1][c]);
-            const auto dy = unpack<Element>(here.words[0][c]), x = unpack<Element>(here.words[1][c]), w = unpack<Element>(weight[c]);
-            auto dx = unpack<Element>(here.words[2][c]);
-#pragma unroll
-            for (int i = 0; i < kChunkElems; ++i) {
-                dx.values[i] += find_slope(dy.values[i] * w.values[i], normalise(x.values[i]), means, here.rstd);
-            }
-            span.store(p.dx + row * p.lddx, c, dx);
-        }
+        store_row(p.dx + row * p.lddx, span, here.words[0], here.words[1], here.words[2], weight, means, here.mean, here.rstd);
     }
     if constexpr (Group::kBlocks > 1) group.leave();
-    if constexpr (kIsCopied) {
-        __syncthreads();  // what was copied is done with
-        store_partials<kNumSums<kIsCentred>, Group, true>(p, totals, span, reinterpret_cast<float*>(copied));
-    } else {
-        __shared__ float tiles[kRows == 1 ? kTileFloats<Element, Group::kBlockThreads> : 1];
-        store_partials<kNumSums<kIsCentred>, Group, true>(p, totals, span, tiles);
+    store_partials<kNumSums<kIsCentred>, Group, true>(p, totals, span, tiles);
+}
+
+// Rows of all matrices begin alike behind 16-byte boundaries.
+template <class Element>
+bool lie_alike(const NormGradient<Element>& p) {
+    const auto lies = [&](const Element* base, std::int64_t ld) {
+        const std::intptr_t apart = reinterpret_cast<std::intptr_t>(base) - reinterpret_cast<std::intptr_t>(p.dx);
+        return base == nullptr || (apart % 16 == 0 && (ld - p.lddx) * static_cast<std::int64_t>(sizeof(Element)) % 16 == 0);
+    };
+    return lies(p.dy, p.lddy) && lies(p.x, p.ldx) && lies(p.dsum, p.lddsum);
+}
+
+template <class Element, class Group, int kElems>
+using NormCopy = RowCopy<Element, RowSpan<Element, Group::kTotalThreads, kElems>, Group::kBlockThreads>;
+
+// Bytes of shared memory that norm_backward_copies is launched with.
+template <class Element, class Group, int kElems>
+int count_copied_bytes(const NormGradient<Element>& p) {
+    const int tiles = kRowsAtOnce<Group> == 1 ? kTileFloats<Element, Group::kBlockThreads> * static_cast<int>(sizeof(float)) : 0;
+    return std::max((p.dsum == nullptr ? 2 : 3) * NormCopy<Element, Group, kElems>::count_bytes(!lie_alike(p)), tiles);
+}
+
+// As norm_backward_packs, of rows of 16 bits that begin anywhere: the next row is on its way to shared memory. All rows that a group takes
+// lie alike, so that its threads have the same columns of each: see has_steady_rows(). has_skews: those of dy, x, dsum and dx do not.
+template <bool kIsCentred, class Element, class Group, int kElems>
+__global__ void __launch_bounds__(Group::kBlockThreads, kResidentBlocks<Element, Group, kElems, false>)
+    norm_backward_copies(const NormGradient<Element> p, bool has_skews) {
+    constexpr int kRows = kRowsAtOnce<Group>;
+    using Copy = NormCopy<Element, Group, kElems>;
+    using Span = RowSpan<Element, Group::kTotalThreads, kElems>;
+    constexpr int kChunks = Span::kChunks;
+    __shared__ alignas(Group::kBlocks > 1 ? sizeof(NormSums) : alignof(NormSums)) NormSums partials[2][Group::kPartials];
+    extern __shared__ __align__(16) uint4 copied[];
+    Group group;
+    allow_successor();
+    const std::int64_t own = group.find_source(p.rows);  // the group's first row, or one that stands for it
+    const NormGradientRow<Element> at_own(p, own);
+    const auto span = make_span<Span, Access::kPacked>(static_cast<int>(p.columns), group.rank, at_own.dx);
+    const int places = Copy::count_bytes(has_skews) / static_cast<int>(sizeof(uint4));
+    const bool has_dsum = p.dsum != nullptr;
+    Copy dy(copied, span, span.find_skew(at_own.dy)), x(copied + places, span, span.find_skew(at_own.x));
+    Copy dsum(copied + (has_dsum ? 2 * places : 0), span, has_dsum ? span.find_skew(at_own.dsum) : 0);
+    uint4 weight[kChunks];
+    span.load_all_words(p.weight, weight, 0, span.find_skew(p.weight));
+    float totals[2][kElems] = {};  // of dweight and dbias
+    int parity = 0;                // two reductions in a row use different memory
+    const std::int64_t step = std::int64_t{kRows} * (gridDim.x / Group::kBlocks);
+    const int lane = find_lane<Group>();
+    std::int64_t first = std::int64_t{kRows} * (blockIdx.x / Group::kBlocks);
+    float next_mean, next_rstd;
+    const auto fetch_row = [&](std::int64_t row) {
+        const NormGradientRow<Element> at(p, row < p.rows ? row : own);
+        dy.fetch(at.dy);
+        x.fetch(at.x);
+        commit_copies();
+        next_mean = at.mean;
+        next_rstd = at.rstd;
+    };
+    // What is only wanted at a row's end is fetched behind that of the row in front.
+    const auto fetch_dsum = [&](std::int64_t row) {
+        if (has_dsum) dsum.fetch(p.dsum + (row < p.rows ? row : own) * p.lddsum);
+        commit_copies();
+    };
+    fetch_row(first + lane);
+    fetch_dsum(first + lane);
+
+    // Whole blocks go round together; a group past the last row counts nothing.
+    for (; first < p.rows; first += step) {
+        const std::int64_t row = first + lane;
+        const bool is_real = row < p.rows, has_next = first + step < p.rows;
+        const float mean = next_mean, rstd = next_rstd;
+        uint4 dys[kChunks], xs[kChunks], dsums[kChunks] = {};
+        wait_copies<1>();
+        dy.take(dys);
+        x.take(xs);
+        NormSums sums = add_row<Element>(span, dys, xs, weight, mean, rstd, is_real, totals);
+        if (has_next) {
+            fetch_row(row + step);
+        } else {
+            commit_copies();
+        }
+        sums = group.reduce(sums, partials[parity], [](NormSums a, NormSums b) { return combine(a, b); });
+        parity ^= 1;
+        wait_copies<1>();
+        if (has_dsum) dsum.take(dsums);
+        const NormSums means = find_means<kIsCentred>(sums, p.columns);
+        if (is_real) store_row(p.dx + row * p.lddx, span, dys, xs, dsums, weight, means, mean, rstd);
+        if (has_next) fetch_dsum(row + step);
     }
+    if constexpr (Group::kBlocks > 1) group.leave();
+    __syncthreads();  // what was copied is done with
+    store_partials<kNumSums<kIsCentred>, Group, true>(p, totals, span, reinterpret_cast<float*>(copied));
 }
 
 // What a thread of norm_backward_shared keeps of a chunk, in accesses of 16 bytes: dy, x, and sums in fp32.

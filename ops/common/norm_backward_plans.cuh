@@ -82,24 +82,32 @@ struct Staying {
         constexpr int kElems = t.elems;
         AICF_RETURN_IF_NOT_OK(choose_access<Group::kTotalThreads * kElems>(norm, [&](auto access) {
             if constexpr (access.value == Access::kByElement) {
-                return run(norm_backward_registers<kIsCentred, Element, Group, kElems>, 0, norm, stream);
+                return run(norm_backward_registers<kIsCentred, Element, Group, kElems>, 0, stream, norm);
             } else {
                 // Fewer blocks, of a number that lets rows of any stride lie alike.
                 if (!has_steady_rows(norm, std::int64_t{kRowsAtOnce<Group>} * norm.num_partials))
                     norm.num_partials -= norm.num_partials % kPackElems<Element>;
-                return run(norm_backward_packs<kIsCentred, Element, Group, kElems, access.value>,
-                           count_packs_bytes<Element, Group, kElems, access.value>(norm), norm, stream);
+                if constexpr (access.value == Access::kWhole) {
+                    return run(norm_backward_packs<kIsCentred, Element, Group, kElems>, 0, stream, norm);
+                } else {
+                    const int bytes = count_copied_bytes<Element, Group, kElems>(norm);
+                    return run(norm_backward_copies<kIsCentred, Element, Group, kElems>, bytes, stream, norm, !lie_alike(norm));
+                }
             }
         }));
         return finish<kIsCentred>(norm, stream);
     }
 
 private:
-    static AicfStatus run(void (*kernel)(NormGradient<Element>), int shared_bytes, const NormGradient<Element>& norm, cudaStream_t stream) {
-        if constexpr (Group::kBlocks == 1)
-            return launch_kernel(kernel, norm.num_partials, Group::kBlockThreads, shared_bytes, stream, norm);
-        return launch_early(kernel, static_cast<unsigned>(norm.num_partials * Group::kBlocks), Group::kBlockThreads, shared_bytes,
-                            Group::kBlocks, stream, norm);
+    template <class... Parameters, class... More>
+    static AicfStatus run(void (*kernel)(Parameters...), int shared_bytes, cudaStream_t stream, const NormGradient<Element>& norm,
+                          const More&... more) {
+        if constexpr (Group::kBlocks == 1) {
+            return launch_kernel(kernel, norm.num_partials, Group::kBlockThreads, shared_bytes, stream, norm, more...);
+        } else {
+            return launch_early(kernel, static_cast<unsigned>(norm.num_partials * Group::kBlocks), Group::kBlockThreads, shared_bytes,
+                                Group::kBlocks, stream, norm, more...);
+        }
     }
 };
 

@@ -169,7 +169,9 @@ def _hold(t: Mapping[str, int]) -> int:
 _FEW_ROWS = 64
 _LEAST_CLUSTER = 32768
 _REGIONS = {f"to_{t['threads'] * t['elems']}": (Count({"columns": 1}, max=t["threads"] * t["elems"]),) for t in _SHARES}
-_REGIONS |= {"few_long": (Count({"rows": 1}, max=_FEW_ROWS),), "long": ()}
+_REGIONS |= {"few_long": (Count({"rows": 1}, max=_FEW_ROWS),)}
+# Beyond what the registers of a team hold.
+_REGIONS |= {"shared": (Count({"columns": 1}, 65537, _hold(_SHARED_SHARES[-1])),), "long": ()}
 
 
 def _serve(max_columns: int = 2**24) -> tuple[Count, ...]:
@@ -224,7 +226,7 @@ KERNELS = (
         (TEAM_THREADS, TEAM, ELEMS, TEAM_BLOCKS),
         (TEAM_FITS,),
         _TEAM_SHARES,
-        max_spill_bytes=64,
+        max_spill_bytes=128,  # two packs of every matrix, wherever rows begin
         domain=lambda t: _serve(t["threads"] * t["team"] * t["elems"]),
         tile=lambda t: {"rows": 1},
         min_arch=90,
@@ -296,6 +298,15 @@ PROBLEMS = (
     _problem("bench sweep", 8192, 4096, "bfloat16"),
     _problem("bench", 4096, 7168, "bfloat16"),
     _problem("bench", 4096, 12288, "bfloat16"),
+    # The same of 16 bits, where rows begin anywhere.
+    _problem("bench", 30000, 203, "bfloat16", "bias", dx=3),
+    _problem("bench", 20000, 801, "float16", "bias dsum"),
+    _problem("bench", 10000, 1501, "bfloat16", "bias", x=8, dx=3),
+    _problem("bench", 8000, 2307, "float16", "bias dsum"),
+    _problem("bench", 4000, 5003, "bfloat16", "bias"),
+    _problem("bench", 2000, 14001, "bfloat16", "bias", x=8, dx=3),
+    _problem("bench", 400, 84000, "float32", "bias dsum"),
+    _problem("bench", 512, 100000, "bfloat16", "bias"),
     _problem("bench", 16, 100000, "bfloat16", "bias dsum"),
     _problem("bench", 1024, 50257),
     _problem("sweep", 8192, 1024),

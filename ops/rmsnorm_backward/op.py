@@ -159,7 +159,9 @@ def _hold(t: Mapping[str, int]) -> int:
 _FEW_ROWS = 64
 _LEAST_CLUSTER = 32768
 _REGIONS = {f"to_{t['threads'] * t['elems']}": (Count({"columns": 1}, max=t["threads"] * t["elems"]),) for t in _SHARES}
-_REGIONS |= {"few_long": (Count({"rows": 1}, max=_FEW_ROWS),), "long": ()}
+_REGIONS |= {"few_long": (Count({"rows": 1}, max=_FEW_ROWS),)}
+# Beyond what the registers of a team hold.
+_REGIONS |= {"shared": (Count({"columns": 1}, 65537, _hold(_SHARED_SHARES[-1])),), "long": ()}
 
 
 def _serve(max_columns: int = 2**24) -> tuple[Count, ...]:
@@ -286,6 +288,15 @@ PROBLEMS = (
     _problem("bench sweep", 8192, 4096, "bfloat16"),
     _problem("bench", 4096, 7168, "bfloat16"),
     _problem("bench", 4096, 12288, "bfloat16"),
+    # The same of 16 bits, where rows begin anywhere.
+    _problem("bench", 30000, 203, "bfloat16", "", dx=3),
+    _problem("bench", 20000, 801, "float16", "dsum"),
+    _problem("bench", 10000, 1501, "bfloat16", "", x=8, dx=3),
+    _problem("bench", 8000, 2307, "float16", "dsum"),
+    _problem("bench", 4000, 5003, "bfloat16", ""),
+    _problem("bench", 2000, 14001, "bfloat16", "", x=8, dx=3),
+    _problem("bench", 400, 84000, "float32", "dsum"),
+    _problem("bench", 512, 100000, "bfloat16", ""),
     _problem("bench", 16, 100000, "bfloat16", "dsum"),
     _problem("bench", 1024, 50257),
     _problem("sweep", 8192, 1024),
