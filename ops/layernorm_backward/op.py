@@ -280,6 +280,7 @@ PROBLEMS = (
     _problem("verify", 2200, 203, "float16", "bias dsum", dy=1, dsum=3, dx=5),
     _problem("verify", 140, 9001, "bfloat16", "dsum", x=2),
     _problem("verify", 35, 20000, "float16", "bias"),
+    _problem("verify", 3, 32790, "float16", "bias"),
     _problem("verify", 17, 33000, "float32", "bias dsum"),
     _problem("verify", 140, 5003, "bfloat16", "bias", x=2),
     _problem("verify", 18, 32775, "bfloat16", "dsum bias", x=2, dx=1),
