@@ -1,0 +1,736 @@
+// Gradients of layer normalisation and RMS normalisation: the kernels that both ops share.
+//
+//     n = (x - mean) * rstd,   g = dy * weight,   mean = 0 for RMS normalisation
+//     dx      = rstd * (g - mean_j(g) - n * mean_j(g * n)) + dsum      without mean_j(g) for RMS normalisation
+//     dweight = sum over rows of dy * n,   dbias = sum over rows of dy
+//
+// The sums over rows are made in two steps, each in a fixed order: partial sums of some rows into the workspace, then the sums of those.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "common/async_copy.cuh"
+#include "common/programmatic.cuh"
+#include "common/row_copies.cuh"
+#include "common/rows.cuh"
+
+namespace aicf {
+
+// Row-major [rows, columns] with row strides, where x is what was normalised; null where a tensor is absent.
+template <class Element>
+struct NormGradient {
+    const Element *dy, *x, *weight, *dsum;
+    const float *mean, *rstd;  // [rows]
+    Element *dx, *dweight, *dbias;
+    std::int64_t rows, columns, lddy, ldx, lddsum, lddx;
+    float* partials;  // [kNumSums, num_partials, columns]
+    int num_partials;
+};
+
+template <class Element>
+struct NormGradientRow {
+    const Element *dy, *x, *dsum;
+    Element* dx;
+    float mean, rstd;
+
+    __device__ __forceinline__ NormGradientRow(const NormGradient<Element>& p, std::int64_t row)
+        : dy(p.dy + row * p.lddy),
+          x(p.x + row * p.ldx),
+          dsum(p.dsum == nullptr ? nullptr : p.dsum + row * p.lddsum),
+          dx(p.dx + row * p.lddx),
+          mean(p.mean == nullptr ? 0.0f : p.mean[row]),
+          rstd(p.rstd[row]) {}
+
+    __device__ __forceinline__ float normalise(float value) const { return (value - mean) * rstd; }
+};
+
+// The sums of g and of g * n over a part of a row.
+struct NormSums {
+    float g = 0.0f, gn = 0.0f;
+
+    __device__ __forceinline__ void add(float gradient, float n) {
+        g += gradient;
+        gn = fmaf(gradient, n, gn);
+    }
+};
+
+__device__ __forceinline__ NormSums combine(NormSums a, NormSums b) { return {a.g + b.g, a.gn + b.gn}; }
+
+__device__ __forceinline__ NormSums shuffle_xor(NormSums value, int offset) {
+    return {shuffle_xor(value.g, offset), shuffle_xor(value.gn, offset)};
+}
+
+// dweight, and dbias where there is one.
+template <bool kIsCentred>
+inline constexpr int kNumSums = kIsCentred ? 2 : 1;
+
+// Means of g (0 for RMS normalisation) and of g * n.
+template <bool kIsCentred>
+__device__ __forceinline__ NormSums find_means(NormSums sums, std::int64_t columns) {
+    return {kIsCentred ? sums.g / static_cast<float>(columns) : 0.0f, sums.gn / static_cast<float>(columns)};
+}
+
+__device__ __forceinline__ float find_slope(float g, float n, NormSums means, float rstd) { return (g - means.g - n * means.gn) * rstd; }
+
+// dx: a thread per row, one pass for the sums and one for the result.
+template <bool kIsCentred, class Element, int kThreads>
+__global__ void __launch_bounds__(kThreads) norm_backward_naive(const NormGradient<Element> p) {
+    const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+    if (row >= p.rows) return;
+    const NormGradientRow<Element> at(p, row);
+    NormSums sums;
+    for (std::int64_t j = 0; j < p.columns; ++j) sums.add(to_float(at.dy[j]) * to_float(p.weight[j]), at.normalise(to_float(at.x[j])));
+    const NormSums means = find_means<kIsCentred>(sums, p.columns);
+    for (std::int64_t j = 0; j < p.columns; ++j) {
+        const float slope = find_slope(to_float(at.dy[j]) * to_float(p.weight[j]), at.normalise(to_float(at.x[j])), means, at.rstd);
+        at.dx[j] = from_float<Element>(slope + (at.dsum == nullptr ? 0.0f : to_float(at.dsum[j])));
+    }
+}
+
+// dweight and dbias: a thread per column.
+template <class Element, int kThreads>
+__global__ void __launch_bounds__(kThreads) norm_backward_columns_naive(const NormGradient<Element> p) {
+    const std::int64_t j = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+    if (j >= p.columns) return;
+    float dweight = 0.0f, dbias = 0.0f;
+    for (std::int64_t row = 0; row < p.rows; ++row) {
+        const NormGradientRow<Element> at(p, row);
+        dweight += to_float(at.dy[j]) * at.normalise(to_float(at.x[j]));
+        dbias += to_float(at.dy[j]);
+    }
+    p.dweight[j] = from_float<Element>(dweight);
+    if (p.dbias != nullptr) p.dbias[j] = from_float<Element>(dbias);
+}
+
+// Packs of rows of several matrices, of which some may be null.
+template <Access kAccess, class Span, class Element, int kMatrices, bool kIsWholePack>
+__device__ __forceinline__ void load_packs(const Span& span, const Element* const (&rows)[kMatrices], const int (&skews)[kMatrices],
+                                           int chunk, std::bool_constant<kIsWholePack> is_whole, Pack<Element> (&packs)[kMatrices]) {
+    if constexpr (kAccess == Access::kByElement) {
+#pragma unroll
+        for (int m = 0; m < kMatrices; ++m) packs[m] = rows[m] == nullptr ? Pack<Element>{} : span.load(rows[m], chunk, 0.0f);
+    } else {
+        uint4 words[kMatrices][1];
+        span.load_rows(rows, skews, words, chunk, is_whole);
+#pragma unroll
+        for (int m = 0; m < kMatrices; ++m) packs[m] = unpack<Element>(words[m][0]);
+    }
+}
+
+// dx: a block or a cluster (Group: RowGroup or RowCluster) per row of any length, which is read twice, the second time mostly from L2.
+template <bool kIsCentred, class Element, int kThreads, class Group, Access kAccess>
+__global__ void __launch_bounds__(kThreads) norm_backward_passes(const NormGradient<Element> p) {
+    using Span = RowSpan<Element, Group::kTotalThreads, kPackElems<Element>, kAccess == Access::kWhole>;
+    __shared__ NormSums partials[Group::kPartials];
+    const Group group;
+    allow_successor();
+    const NormGradientRow<Element> at(p, group.row);
+    const Span span = make_span<Span, kAccess>(static_cast<int>(p.columns), group.rank, at.dx);
+    const Element* const rows[4] = {at.dy, at.x, p.weight, at.dsum};
+    const Element* const summed[3] = {at.dy, at.x, p.weight};
+    const int skews[4] = {span.find_skew(at.dy), span.find_skew(at.x), span.find_skew(p.weight),
+                          at.dsum == nullptr ? 0 : span.find_skew(at.dsum)};
+    const int summed_skews[3] = {skews[0], skews[1], skews[2]};
+    const bool has_skews = (skews[0] | skews[1] | skews[2] | skews[3]) != 0;
+    NormSums sums;
+    span.template visit_split<2>(has_skews, [&](int c, auto is_whole) {
+        Pack<Element> packs[3];
+        load_packs<kAccess>(span, summed, summed_skews, c, is_whole, packs);
+        const Pack<Element>&dy = packs[0], &x = packs[1], &weight = packs[2];
+#pragma unroll
+        for (int i = 0; i < kPackElems<Element>; ++i) sums.add(dy.values[i] * weight.values[i], at.normalise(x.values[i]));
+    });
+    sums = group.reduce(sums, partials, [](NormSums a, NormSums b) { return combine(a, b); });
+    const NormSums means = find_means<kIsCentred>(sums, p.columns);
+    span.template visit_split<2>(has_skews, [&](int c, auto is_whole) {
+        Pack<Element> packs[4];
+        load_packs<kAccess>(span, rows, skews, c, is_whole, packs);
+        const Pack<Element>&dy = packs[0], &x = packs[1], &weight = packs[2];
+        Pack<Element>& dx = packs[3];
+#pragma unroll
+        for (int i = 0; i < kPackElems<Element>; ++i) {
+            dx.values[i] += find_slope(dy.values[i] * weight.values[i], at.normalise(x.values[i]), means, at.rstd);
+        }
+        span.store(at.dx, c, dx, is_whole);
+    });
+}
+
+inline constexpr int kColumnWidth = 32;
+
+// How many partial sums of each column there are: as many slabs of rows as give `blocks` multiprocessors eight blocks each, since every
+// slab costs a row of sums, and no more than there are groups of slab_rows rows.
+inline std::int64_t count_slabs(std::int64_t rows, std::int64_t columns, std::int64_t slab_rows, std::int64_t blocks) {
+    const std::int64_t wanted = 8 * blocks / ((columns + kColumnWidth * 4 - 1) / (kColumnWidth * 4));
+    return std::max<std::int64_t>(1, std::min({(rows + slab_rows - 1) / slab_rows, blocks, wanted}));
+}
+
+// Sums over a slab of rows: a block takes kColumnWidth chunks of columns by 16 bytes, and every num_partials-th group of rows, in order.
+// They are the result where there is one slab. A thread has the same columns of all rows, wherever those begin. Launch it with
+// launch_early() behind norm_backward_passes: it reads what that reads, beside it.
+template <bool kIsCentred, class Element, int kThreads, Access kAccess>
+__global__ void __launch_bounds__(kThreads) norm_backward_columns(const NormGradient<Element> p) {
+    using Span = RowSpan<Element, kColumnWidth, kPackElems<Element>, kAccess == Access::kWhole>;
+    constexpr int kLanes = kThreads / kColumnWidth, kElems = kPackElems<Element>;
+    __shared__ float shared[kLanes][kColumnWidth * kElems + 1];
+    const int place = static_cast<int>(threadIdx.x) % kColumnWidth, lane = static_cast<int>(threadIdx.x) / kColumnWidth;
+    const int chunk = static_cast<int>(blockIdx.x), first = chunk * kColumnWidth * kElems;
+    const Span span = {static_cast<int>(p.columns), place, kAccess != Access::kByElement};
+    float dweight[kElems] = {}, dbias[kElems] = {};
+#pragma unroll 4
+    for (std::int64_t row = static_cast<std::int64_t>(blockIdx.y) * kLanes + lane; row < p.rows; row += std::int64_t{kLanes} * gridDim.y) {
+        const NormGradientRow<Element> at(p, row);
+        const Element* const rows[2] = {at.dy, at.x};
+        const int skews[2] = {span.find_skew(at.dy), span.find_skew(at.x)};
+        Pack<Element> packs[2];
+        load_packs<kAccess>(span, rows, skews, chunk, std::false_type{}, packs);
+        const Pack<Element>&dy = packs[0], &x = packs[1];
+#pragma unroll
+        for (int i = 0; i < kElems; ++i) {
+            dweight[i] = fmaf(dy.values[i], at.normalise(x.values[i]), dweight[i]);
+            dbias[i] += dy.values[i];
+        }
+    }
+    wait_for_predecessor();
+    allow_successor();
+#pragma unroll
+    for (int which = 0; which < kNumSums<kIsCentred>; ++which) {
+        __syncthreads();
+#pragma unroll
+        for (int i = 0; i < kElems; ++i) shared[lane][span.find_column(chunk, i) - first] = which == 0 ? dweight[i] : dbias[i];
+        __syncthreads();
+        for (int i = static_cast<int>(threadIdx.x); i < kColumnWidth * kElems; i += kThreads) {
+            const int at = first + i;
+            float sum = shared[0][i];
+            for (int other = 1; other < kLanes; ++other) sum += shared[other][i];
+            if (at >= p.columns) continue;
+            if (p.num_partials > 1) {
+                p.partials[(static_cast<std::int64_t>(which) * p.num_partials + blockIdx.y) * p.columns + at] = sum;
+            } else if (which == 0) {
+                p.dweight[at] = from_float<Element>(sum);
+            } else if (p.dbias != nullptr) {
+                p.dbias[at] = from_float<Element>(sum);
+            }
+        }
+    }
+}
+
+// How many rows a group's block works on at a time; a team of blocks has one.
+template <class Group>
+inline constexpr int kRowsAtOnce = Group::kBlockThreads * Group::kBlocks / Group::kTotalThreads;
+
+// Which of its block's rows a thread works on; 0 where there is one, but the compiler must not know: it would keep the mean of a row, which
+// all threads then share, in a uniform register, and wait for it where the row is asked for, a row ahead.
+template <class Group>
+__device__ __forceinline__ int find_lane() {
+    return static_cast<int>(threadIdx.x) / (Group::kBlockThreads / kRowsAtOnce<Group>);
+}
+
+// Shared memory in which a block turns its chunks of packs, a warp its own: rows of lanes, of which no two meet in a bank.
+template <class Element>
+inline constexpr int kTileStride = kWarpSize + kWarpSize / kPackElems<Element>;
+template <class Element, int kBlockThreads>
+inline constexpr int kTileFloats = kBlockThreads / kWarpSize * kPackElems<Element> * kTileStride<Element>;
+
+// Writes the partial sums of each column of a group that has the only ones of its rows. Chunks of packs are turned in the warp's part of
+// `tiles`, so that its lanes write neighbours: alone, each writes in sectors of its own.
+template <int kNumSums, class Element, bool kIsPacked, class Span, int kElems>
+__device__ __forceinline__ void store_row_partials(float* target, std::int64_t between, const float (&sums)[2][kElems], const Span& span,
+                                                   float* tiles) {
+    constexpr int kChunkElems = Span::kChunkElems, kStride = kTileStride<Element>;
+    float* const tile = tiles + (kIsPacked ? static_cast<int>(threadIdx.x) / kWarpSize * (kChunkElems * kStride) : 0);
+    const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
+#pragma unroll
+    for (int which = 0; which < kNumSums; ++which) {
+        float* const out = target + which * between;
+#pragma unroll
+        for (int chunk = 0; chunk < Span::kChunks; ++chunk) {
+            if (kIsPacked) {
+                __syncwarp();
+#pragma unroll
+                for (int i = 0; i < kChunkElems; ++i) tile[i * kStride + lane] = sums[which][chunk * kChunkElems + i];
+                __syncwarp();
+            }
+#pragma unroll
+            for (int i = 0; i < kChunkElems; ++i) {
+                const int at = i * kWarpSize + lane;  // in the warp's packs
+                const int column = kIsPacked ? span.find_column(chunk, 0) - lane * kChunkElems + at : span.find_column(chunk, i);
+                if (column < 0 || column >= span.columns) continue;
+                out[column] = kIsPacked ? tile[at % kChunkElems * kStride + at / kChunkElems] : sums[which][chunk * kChunkElems + i];
+            }
+        }
+    }
+}
+
+// Writes a block's partial sums of each column, kept as registers of kThreads threads by kRows groups, of which each has columns of its
+// own, all that there are: the groups' sums are added by halves, kRows being a power of two.
+template <int kNumSums, int kThreads, int kRows, class Span, int kElems>
+__device__ __forceinline__ void store_block_partials(float* target, std::int64_t between, const float (&sums)[2][kElems],
+                                                     const Span& span) {
+    // Neighbours in one pack lie apart, so that threads which write the same element of their packs use different banks.
+    constexpr int kPlaces = kThreads * kElems, kBlockThreads = kThreads * kRows;
+    const auto find_place = [](int column) { return column % 8 * (kPlaces / 8) + column / 8; };
+    __shared__ float shared[kRows * kPlaces];
+    const int group = static_cast<int>(threadIdx.x) / kThreads;
+#pragma unroll
+    for (int which = 0; which < kNumSums; ++which) {
+        __syncthreads();
+        // A group has no sums of columns past its row: what stands there for them is added up too.
+        for (int i = static_cast<int>(threadIdx.x); i < kRows * kPlaces; i += kBlockThreads) shared[i] = 0.0f;
+        __syncthreads();
+#pragma unroll
+        for (int e = 0; e < kElems; ++e) {
+            const int column = span.find_column(e / Span::kChunkElems, e % Span::kChunkElems);
+            if (column >= 0 && column < span.columns) shared[group * kPlaces + find_place(column)] = sums[which][e];
+        }
+        for (int half = kRows / 2; half > 0; half /= 2) {
+            __syncthreads();
+            for (int i = static_cast<int>(threadIdx.x); i < half * kPlaces; i += kBlockThreads) shared[i] += shared[half * kPlaces + i];
+        }
+        __syncthreads();
+        for (int i = static_cast<int>(threadIdx.x); i < span.columns; i += kBlockThreads)
+            target[which * between + i] = shared[find_place(i)];
+    }
+}
+
+template <int kNumSums, class Group, bool kIsPacked, class Element, class Span, int kElems>
+__device__ __forceinline__ void store_partials(const NormGradient<Element>& p, const float (&sums)[2][kElems], const Span& span,
+                                               float* tiles) {
+    float* const target = p.partials + blockIdx.x / Group::kBlocks * p.columns;
+    const std::int64_t between = p.num_partials * p.columns;
+    if constexpr (kRowsAtOnce<Group> == 1) {
+        store_row_partials<kNumSums, Element, kIsPacked>(target, between, sums, span, tiles);
+    } else {
+        store_block_partials<kNumSums, Group::kTotalThreads, kRowsAtOnce<Group>>(target, between, sums, span);
+    }
+}
+
+// All in one: num_partials blocks, or teams of them (Group: RowGroup or RowTeam), take rows in turn, each of at most as many elements as a
+// group's threads keep, kElems a thread. x and dy are read once; the partial sums over rows stay in registers to the end. Elements of a
+// thread lie as many apart as the group has threads.
+template <bool kIsCentred, class Element, class Group, int kElems>
+__global__ void __launch_bounds__(Group::kBlockThreads) norm_backward_registers(const NormGradient<Element> p) {
+    constexpr int kThreads = Group::kTotalThreads, kRows = kRowsAtOnce<Group>;
+    using Span = RowSpan<Element, kThreads, kElems>;
+    __shared__ alignas(Group::kBlocks > 1 ? sizeof(NormSums) : alignof(NormSums)) NormSums partials[2][Group::kPartials];
+    Group group;
+    allow_successor();
+    const Span span = {static_cast<int>(p.columns), group.rank, false};
+    constexpr bool kKeepsWeight = kThreads <= 512 && kElems <= 8;  // in registers, where there are enough
+    Pack<Element> weight[Span::kChunks];
+    if constexpr (kKeepsWeight) span.load_all(p.weight, weight);
+    float totals[2][kElems] = {};  // of dweight and dbias
+    int parity = 0;                // two reductions in a row use different memory
+
+    // Whole blocks go round together; a group past the last row counts nothing.
+    const int lane = find_lane<Group>();
+    const std::int64_t step = std::int64_t{kRows} * (gridDim.x / Group::kBlocks);
+    for (std::int64_t first = std::int64_t{kRows} * (blockIdx.x / Group::kBlocks); first < p.rows; first += step) {
+        const std::int64_t row = first + lane;
+        const bool is_real = row < p.rows;
+        const NormGradientRow<Element> at(p, is_real ? row : p.rows - 1);
+        Pack<Element> g[Span::kChunks], n[Span::kChunks];
+        NormSums sums;
+        span.load_all(at.dy, g);
+        span.load_all(at.x, n);
+        if constexpr (!kKeepsWeight) span.load_all(p.weight, weight);
+#pragma unroll
+        for (int c = 0; c < Span::kChunks; ++c) {
+            if (!span.is_there(c)) continue;
+#pragma unroll
+            for (int i = 0; i < Span::kChunkElems; ++i) {
+                const float dy = is_real ? g[c].values[i] : 0.0f;
+                float& normalised = n[c].values[i];
+                normalised = span.holds(c, i) ? at.normalise(normalised) : 0.0f;
+                float& sum = totals[0][c * Span::kChunkElems + i];
+                sum = fmaf(dy, normalised, sum);
+                totals[1][c * Span::kChunkElems + i] += dy;
+                g[c].values[i] *= weight[c].values[i];
+                sums.add(g[c].values[i], normalised);
+            }
+        }
+        sums = group.reduce(sums, partials[parity], [](NormSums a, NormSums b) { return combine(a, b); });
+        parity ^= 1;
+        const NormSums means = find_means<kIsCentred>(sums, p.columns);
+        if (!is_real) continue;
+#pragma unroll
+        for (int c = 0; c < Span::kChunks; ++c) {
+            if (!span.is_there(c)) continue;
+            Pack<Element> dx = {};
+            if (at.dsum != nullptr) dx = span.load(at.dsum, c, 0.0f);
+#pragma unroll
+            for (int i = 0; i < Span::kChunkElems; ++i) dx.values[i] += find_slope(g[c].values[i], n[c].values[i], means, at.rstd);
+            span.store(at.dx, c, dx);
+        }
+    }
+    if constexpr (Group::kBlocks > 1) group.leave();
+    store_partials<kNumSums<kIsCentred>, Group, false>(p, totals, span, nullptr);
+}
+
+// Adds a row, as it is stored, to the totals of dweight and dbias, and returns its own sums.
+template <class Element, class Span, int kChunks, int kElems>
+__device__ __forceinline__ NormSums add_row(const Span& span, const uint4 (&dys)[kChunks], const uint4 (&xs)[kChunks],
+                                            const uint4 (&weight)[kChunks], float mean, float rstd, bool is_real,
+                                            float (&totals)[2][kElems]) {
+    NormSums sums;
+#pragma unroll
+    for (int c = 0; c < kChunks; ++c) {
+        const auto dy = unpack<Element>(dys[c]), x = unpack<Element>(xs[c]), w = unpack<Element>(weight[c]);
+        if (span.find_column(c, 0) >= span.columns || !is_real) continue;
+#pragma unroll
+        for (int i = 0; i < Span::kChunkElems; ++i) {
+            const float n = (x.values[i] - mean) * rstd;
+            float& sum = totals[0][c * Span::kChunkElems + i];
+            sum = fmaf(dy.values[i], n, sum);
+            totals[1][c * Span::kChunkElems + i] += dy.values[i];
+            sums.add(dy.values[i] * w.values[i], n);
+        }
+    }
+    return sums;
+}
+
+// Stores dx of a row, of which x and dy are unpacked once more: their values would take twice the registers.
+template <class Element, class Span, int kChunks>
+__device__ __forceinline__ void store_row(Element* target, const Span& span, uint4 (&dys)[kChunks], uint4 (&xs)[kChunks],
+                                          const uint4 (&dsums)[kChunks], const uint4 (&weight)[kChunks], NormSums means, float mean,
+                                          float rstd) {
+#pragma unroll
+    for (int c = 0; c < kChunks; ++c) {
+        if (span.find_column(c, 0) >= span.columns) continue;
+        forget(dys[c]);
+        forget(xs[c]);
+        const auto dy = unpack<Element>(dys[c]), x = unpack<Element>(xs[c]), w = unpack<Element>(weight[c]);
+        auto dx = unpack<Element>(dsums[c]);
+#pragma unroll
+        for (int i = 0; i < Span::kChunkElems; ++i) {
+            dx.values[i] += find_slope(dy.values[i] * w.values[i], (x.values[i] - mean) * rstd, means, rstd);
+        }
+        span.store(target, c, dx);
+    }
+}
+
+// Blocks of the kernels below on a multiprocessor at least: 1024 threads where each keeps one pack of every matrix, which leaves it 64
+// registers, fewer where rows begin anywhere and a block has several or a part of one, and 512 where a thread keeps more.
+template <class Element, class Group, int kElems, bool kIsWhole>
+inline constexpr int kResidentBlocks = std::max(1, (kElems != kPackElems<Element>                                 ? 512
+                                                    : !kIsWhole && (kRowsAtOnce<Group> > 1 || Group::kBlocks > 1) ? 768
+                                                                                                                  : 1024) /
+                                                       Group::kBlockThreads);
+
+// The same in packs, of rows that are whole packs on 16-byte boundaries. Those of the thread's next row are under way while it works on
+// this one.
+template <bool kIsCentred, class Element, class Group, int kElems>
+__global__ void __launch_bounds__(Group::kBlockThreads, kResidentBlocks<Element, Group, kElems, true>)
+    norm_backward_packs(const NormGradient<Element> p) {
+    constexpr int kRows = kRowsAtOnce<Group>;
+    using Span = RowSpan<Element, Group::kTotalThreads, kElems, true>;
+    constexpr int kChunks = Span::kChunks;
+    // There are registers for two rows beside the weight and the sums.
+    constexpr int kRegisters = 65536 / Group::kBlockThreads / kResidentBlocks<Element, Group, kElems, true>;
+    constexpr bool kIsAhead = 28 * kChunks + kNumSums<kIsCentred> * kElems + 28 <= kRegisters;
+    __shared__ alignas(Group::kBlocks > 1 ? sizeof(NormSums) : alignof(NormSums)) NormSums partials[2][Group::kPartials];
+    __shared__ float tiles[kRows == 1 ? kTileFloats<Element, Group::kBlockThreads> : 1];
+    Group group;
+    allow_successor();
+    const std::int64_t own = group.find_source(p.rows);  // the group's first row, or one that stands for it
+    const Span span = {static_cast<int>(p.columns), group.rank, true};
+    struct Loaded {
+        uint4 words[3][kChunks];  // of dy, x and dsum
+        float mean, rstd;
+    };
+    const auto load_row = [&](Loaded& loaded, std::int64_t row) {
+        const NormGradientRow<Element> at(p, row < p.rows ? row : own);
+        const Element* const rows[3] = {at.dy, at.x, at.dsum};
+        span.load_rows(rows, {0, 0, 0}, loaded.words);
+        loaded.mean = at.mean;
+        loaded.rstd = at.rstd;
+    };
+
+    uint4 weight[kChunks];
+    span.load_all_words(p.weight, weight, 0, span.find_skew(p.weight));
+    float totals[2][kElems] = {};  // of dweight and dbias
+    int parity = 0;                // two reductions in a row use different memory
+    const std::int64_t step = std::int64_t{kRows} * (gridDim.x / Group::kBlocks);
+    const int lane = find_lane<Group>();
+    std::int64_t first = std::int64_t{kRows} * (blockIdx.x / Group::kBlocks);
+    Loaded next;
+    if constexpr (kIsAhead) load_row(next, first + lane);
+
+    // Whole blocks go round together; a group past the last row counts nothing.
+    for (; first < p.rows; first += step) {
+        const std::int64_t row = first + lane;
+        const bool is_real = row < p.rows;
+        Loaded here;
+        if constexpr (kIsAhead) {
+            here = next;
+            if (first + step < p.rows) load_row(next, row + step);
+        } else {
+            load_row(here, row);
+        }
+        NormSums sums = add_row<Element>(span, here.words[0], here.words[1], weight, here.mean, here.rstd, is_real, totals);
+        sums = group.reduce(sums, partials[parity], [](NormSums a, NormSums b) { return combine(a, b); });
+        parity ^= 1;
+        const NormSums means = find_means<kIsCentred>(sums, p.columns);
+        if (!is_real) continue;
+        store_row(p.dx + row * p.lddx, span, here.words[0], here.words[1], here.words[2], weight, means, here.mean, here.rstd);
+    }
+    if constexpr (Group::kBlocks > 1) group.leave();
+    store_partials<kNumSums<kIsCentred>, Group, true>(p, totals, span, tiles);
+}
+
+// Rows of all matrices begin alike behind 16-byte boundaries.
+template <class Element>
+bool lie_alike(const NormGradient<Element>& p) {
+    const auto lies = [&](const Element* base, std::int64_t ld) {
+        const std::intptr_t apart = reinterpret_cast<std::intptr_t>(base) - reinterpret_cast<std::intptr_t>(p.dx);
+        return base == nullptr || (apart % 16 == 0 && (ld - p.lddx) * static_cast<std::int64_t>(sizeof(Element)) % 16 == 0);
+    };
+    return lies(p.dy, p.lddy) && lies(p.x, p.ldx) && lies(p.dsum, p.lddsum);
+}
+
+template <class Element, class Group, int kElems>
+using NormCopy = RowCopy<Element, RowSpan<Element, Group::kTotalThreads, kElems>, Group::kBlockThreads>;
+
+// Bytes of shared memory that norm_backward_copies is launched with.
+template <class Element, class Group, int kElems>
+int count_copied_bytes(const NormGradient<Element>& p) {
+    const int tiles = kRowsAtOnce<Group> == 1 ? kTileFloats<Element, Group::kBlockThreads> * static_cast<int>(sizeof(float)) : 0;
+    return std::max((p.dsum == nullptr ? 2 : 3) * NormCopy<Element, Group, kElems>::count_bytes(!lie_alike(p)), tiles);
+}
+
+// As norm_backward_packs, of rows of 16 bits that begin anywhere: the next row is on its way to shared memory. All rows that a group takes
+// lie alike, so that its threads have the same columns of each: see has_steady_rows(). has_skews: those of dy, x, dsum and dx do not.
+template <bool kIsCentred, class Element, class Group, int kElems>
+__global__ void __launch_bounds__(Group::kBlockThreads, kResidentBlocks<Element, Group, kElems, false>)
+    norm_backward_copies(const NormGradient<Element> p, bool has_skews) {
+    constexpr int kRows = kRowsAtOnce<Group>;
+    using Copy = NormCopy<Element, Group, kElems>;
+    using Span = RowSpan<Element, Group::kTotalThreads, kElems>;
+    constexpr int kChunks = Span::kChunks;
+    __shared__ alignas(Group::kBlocks > 1 ? sizeof(NormSums) : alignof(NormSums)) NormSums partials[2][Group::kPartials];
+    extern __shared__ __align__(16) uint4 copied[];
+    Group group;
+    allow_successor();
+    const std::int64_t own = group.find_source(p.rows);  // the group's first row, or one that stands for it
+    const NormGradientRow<Element> at_own(p, own);
+    const auto span = make_span<Span, Access::kPacked>(static_cast<int>(p.columns), group.rank, at_own.dx);
+    const int places = Copy::count_bytes(has_skews) / static_cast<int>(sizeof(uint4));
+    const bool has_dsum = p.dsum != nullptr;
+    Copy dy(copied, span, span.find_skew(at_own.dy)), x(copied + places, span, span.find_skew(at_own.x));
+    Copy dsum(copied + (has_dsum ? 2 * places : 0), span, has_dsum ? span.find_skew(at_own.dsum) : 0);
+    uint4 weight[kChunks];
+    span.load_all_words(p.weight, weight, 0, span.find_skew(p.weight));
+    float totals[2][kElems] = {};  // of dweight and dbias
+    int parity = 0;                // two reductions in a row use different memory
+    const std::int64_t step = std::int64_t{kRows} * (gridDim.x / Group::kBlocks);
+    const int lane = find_lane<Group>();
+    std::int64_t first = std::int64_t{kRows} * (blockIdx.x / Group::kBlocks);
+    float next_mean, next_rstd;
+    const auto fetch_row = [&](std::int64_t row) {
+        const NormGradientRow<Element> at(p, row < p.rows ? row : own);
+        dy.fetch(at.dy);
+        x.fetch(at.x);
+        commit_copies();
+        next_mean = at.mean;
+        next_rstd = at.rstd;
+    };
+    // What is only wanted at a row's end is fetched behind that of the row in front.
+    const auto fetch_dsum = [&](std::int64_t row) {
+        if (has_dsum) dsum.fetch(p.dsum + (row < p.rows ? row : own) * p.lddsum);
+        commit_copies();
+    };
+    fetch_row(first + lane);
+    fetch_dsum(first + lane);
+
+    // Whole blocks go round together; a group past the last row counts nothing.
+    for (; first < p.rows; first += step) {
+        const std::int64_t row = first + lane;
+        const bool is_real = row < p.rows, has_next = first + step < p.rows;
+        const float mean = next_mean, rstd = next_rstd;
+        uint4 dys[kChunks], xs[kChunks], dsums[kChunks] = {};
+        wait_copies<1>();
+        dy.take(dys);
+        x.take(xs);
+        NormSums sums = add_row<Element>(span, dys, xs, weight, mean, rstd, is_real, totals);
+        if (has_next) {
+            fetch_row(row + step);
+        } else {
+            commit_copies();
+        }
+        sums = group.reduce(sums, partials[parity], [](NormSums a, NormSums b) { return combine(a, b); });
+        parity ^= 1;
+        wait_copies<1>();
+        if (has_dsum) dsum.take(dsums);
+        const NormSums means = find_means<kIsCentred>(sums, p.columns);
+        if (is_real) store_row(p.dx + row * p.lddx, span, dys, xs, dsums, weight, means, mean, rstd);
+        if (has_next) fetch_dsum(row + step);
+    }
+    if constexpr (Group::kBlocks > 1) group.leave();
+    __syncthreads();  // what was copied is done with
+    store_partials<kNumSums<kIsCentred>, Group, true>(p, totals, span, reinterpret_cast<float*>(copied));
+}
+
+// What a thread of norm_backward_shared keeps of a chunk, in accesses of 16 bytes: dy, x, and sums in fp32.
+template <bool kIsCentred, class Element>
+inline constexpr int kKeptPlaces = 2 + kNumSums<kIsCentred> * kPackElems<Element> / 4;
+
+// As norm_backward_packs, for rows that are longer than the registers of a team hold: what a thread keeps lies in shared memory, where no
+// other has anything to do. The chunks of a thread's next row are on their way there (Access::kWhole) as soon as it is done with those of
+// this one.
+template <bool kIsCentred, class Element, class Team, Access kAccess>
+__global__ void __launch_bounds__(Team::kBlockThreads, 1) norm_backward_shared(const NormGradient<Element> p, int num_chunks) {
+    using Span = RowSpan<Element, Team::kTotalThreads, kPackElems<Element>, kAccess == Access::kWhole>;
+    constexpr int kElems = Span::kChunkElems, kPlaces = kKeptPlaces<kIsCentred, Element>;
+    constexpr int kTogether = Team::kBlockThreads > 512 ? 1 : 4;  // chunks whose weights are under way at once, as far as registers go
+    extern __shared__ __align__(16) uint4 kept[];
+    __shared__ alignas(sizeof(NormSums)) NormSums partials[2][Team::kPartials];
+    const auto find_place = [&](int chunk, int place) {
+        return kept + ((chunk * kPlaces + place) * Team::kBlockThreads + static_cast<int>(threadIdx.x));
+    };
+    Team team;
+    allow_successor();
+    const std::int64_t step = gridDim.x / Team::kBlocks;
+    const NormGradientRow<Element> at_own(p, team.find_source(p.rows));
+    const Span span = make_span<Span, kAccess>(static_cast<int>(p.columns), team.rank, at_own.dx);
+    const auto has = [&](int chunk) { return chunk < num_chunks && span.find_column(chunk, 0) < span.columns; };
+    const auto load = [&](const Element* row, int chunk) {
+        if constexpr (kAccess == Access::kByElement) return pack_words(span.load(row, chunk, 0.0f));
+        const Element* const rows[1] = {row};
+        const int skews[1] = {span.find_skew(row)};
+        uint4 words[1][1];
+        span.load_rows(rows, skews, words, chunk);
+        return words[0][0];
+    };
+    const auto fetch = [&](const NormGradientRow<Element>& at, int chunk) {
+        copy_async<16>(find_place(chunk, 0), at.dy + span.find_column(chunk, 0));
+        copy_async<16>(find_place(chunk, 1), at.x + span.find_column(chunk, 0));
+    };
+    // Calls visit(chunk, weight) for this thread's chunks.
+    const auto visit = [&](const auto& call) {
+#pragma unroll 1
+        for (int first = 0; has(first); first += kTogether) {
+            uint4 weights[kTogether];
+#pragma unroll
+            for (int i = 0; i < kTogether; ++i) {
+                if (has(first + i)) weights[i] = load(p.weight, first + i);
+            }
+#pragma unroll
+            for (int i = 0; i < kTogether; ++i) {
+                if (has(first + i)) call(first + i, unpack<Element>(weights[i]));
+            }
+        }
+    };
+    for (int chunk = 0; has(chunk); ++chunk) {
+        if constexpr (kAccess == Access::kWhole) fetch(at_own, chunk);
+#pragma unroll
+        for (int place = 2; place < kPlaces; ++place) *find_place(chunk, place) = {0, 0, 0, 0};
+    }
+    int parity = 0;  // two reductions in a row use different memory
+    for (std::int64_t row = team.row; row < p.rows; row += step) {
+        const NormGradientRow<Element> at(p, row);
+        NormSums sums;
+        if constexpr (kAccess == Access::kWhole) {
+            commit_copies();
+            wait_copies<0>();
+        }
+        visit([&](int chunk, const Pack<Element>& weight) {
+            if constexpr (kAccess != Access::kWhole) {
+                *find_place(chunk, 0) = load(at.dy, chunk);
+                *find_place(chunk, 1) = load(at.x, chunk);
+            }
+            const Pack<Element> dy = unpack<Element>(*find_place(chunk, 0)), x = unpack<Element>(*find_place(chunk, 1));
+            float terms[2][kElems];  // of dweight and dbias
+#pragma unroll
+            for (int i = 0; i < kElems; ++i) {
+                const float n = span.holds(chunk, i) ? at.normalise(x.values[i]) : 0.0f;
+                sums.add(dy.values[i] * weight.values[i], n);
+                terms[0][i] = dy.values[i] * n;
+                terms[1][i] = dy.values[i];
+            }
+#pragma unroll
+            for (int place = 2; place < kPlaces; ++place) {
+                auto* const totals = reinterpret_cast<float4*>(find_place(chunk, place));
+                const float* const term = terms[(place - 2) * 4 / kElems] + (place - 2) * 4 % kElems;
+                const float4 total = *totals;
+                *totals = {total.x + term[0], total.y + term[1], total.z + term[2], total.w + term[3]};
+            }
+        });
+        sums = team.reduce(sums, partials[parity], [](NormSums a, NormSums b) { return combine(a, b); });
+        parity ^= 1;
+        const NormSums means = find_means<kIsCentred>(sums, p.columns);
+        const bool has_next = row + step < p.rows;
+        const NormGradientRow<Element> next(p, has_next ? row + step : row);
+        visit([&](int chunk, const Pack<Element>& weight) {
+            const Pack<Element> dy = unpack<Element>(*find_place(chunk, 0)), x = unpack<Element>(*find_place(chunk, 1));
+            if (kAccess == Access::kWhole && has_next) fetch(next, chunk);
+            Pack<Element> dx = {};
+            if (at.dsum != nullptr) dx = unpack<Element>(load(at.dsum, chunk));
+#pragma unroll
+            for (int i = 0; i < kElems; ++i) {
+                dx.values[i] += find_slope(dy.values[i] * weight.values[i], at.normalise(x.values[i]), means, at.rstd);
+            }
+            span.store(at.dx, chunk, dx);
+        });
+    }
+    team.leave();
+    float* const target = p.partials + team.row * p.columns;
+    for (int chunk = 0; has(chunk); ++chunk) {
+#pragma unroll
+        for (int place = 2; place < kPlaces; ++place) {
+            const auto words = *reinterpret_cast<const float4*>(find_place(chunk, place));
+            const float totals[4] = {words.x, words.y, words.z, words.w};
+            const int which = (place - 2) * 4 / kElems, first = (place - 2) * 4 % kElems;
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                if (!span.holds(chunk, first + i)) continue;
+                target[which * p.num_partials * p.columns + span.find_column(chunk, first + i)] = totals[i];
+            }
+        }
+    }
+}
+
+// The sums of the partial sums, each in the order of the blocks; a block takes kColumnWidth columns. Launch it with launch_early().
+template <bool kIsCentred, class Element, int kThreads>
+__global__ void __launch_bounds__(kThreads) norm_backward_finish(const NormGradient<Element> p) {
+    constexpr int kLanes = kThreads / kColumnWidth;
+    __shared__ float shared[kNumSums<kIsCentred>][kLanes][kColumnWidth];
+    const int place = static_cast<int>(threadIdx.x) % kColumnWidth, lane = static_cast<int>(threadIdx.x) / kColumnWidth;
+    const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * kColumnWidth + place;
+    wait_for_predecessor();
+#pragma unroll
+    for (int which = 0; which < kNumSums<kIsCentred>; ++which) {
+        float sum = 0.0f;
+        if (column < p.columns) {
+            const float* source = p.partials + static_cast<std::int64_t>(which) * p.num_partials * p.columns + column;
+#pragma unroll 8
+            for (int i = lane; i < p.num_partials; i += kLanes) sum += source[i * p.columns];
+        }
+        shared[which][lane][place] = sum;
+    }
+    __syncthreads();
+    if (lane >= kNumSums<kIsCentred> || column >= p.columns || (lane == 1 && p.dbias == nullptr)) return;
+    float sum = shared[lane][0][place];
+    for (int other = 1; other < kLanes; ++other) sum += shared[lane][other][place];
+    (lane == 0 ? p.dweight : p.dbias)[column] = from_float<Element>(sum);
+}
+
+// All matrices have rows, and the vectors begin, on 16-byte boundaries.
+template <class Element>
+bool has_packs(const NormGradient<Element>& p) {
+    return has_pack_rows<Element>(p.dy, p.lddy) && has_pack_rows<Element>(p.x, p.ldx) && has_pack_rows<Element>(p.dsum, p.lddsum) &&
+           has_pack_rows<Element>(p.dx, p.lddx) && has_pack_rows<Element>(p.weight, 0);
+}
+
+template <std::int64_t kCapacity, class Element, class Launch>
+AicfStatus choose_access(const NormGradient<Element>& p, const Launch& launch) {
+    const bool has_whole_packs = has_packs(p) && p.columns % kPackElems<Element> == 0;
+    return choose_access<Element, kCapacity>(p.columns, has_whole_packs, std::false_type{}, launch);
+}
+
+// Rows `step` apart lie alike on 16-byte boundaries, in every matrix.
+template <class Element>
+bool has_steady_rows(const NormGradient<Element>& p, std::int64_t step) {
+    return step >= p.rows || (p.lddy | p.ldx | p.lddsum | p.lddx) * step % kPackElems<Element> == 0;
+}
+
+}  // namespace aicf

@@ -1,0 +1,145 @@
+// How the kernels of common/norm_backward.cuh are launched: for layernorm_backward and rmsnorm_backward alike, `t` being the op's tunables.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "common/launch.hpp"
+#include "common/norm_backward.cuh"
+#include "common/row_cluster.cuh"
+
+namespace aicf::norm_backward {
+
+// With as many threads a column as have two partial sums or more to add.
+template <bool kIsCentred, class Element>
+AicfStatus finish(const NormGradient<Element>& norm, cudaStream_t stream) {
+    const auto run = [&](auto kernel, int threads) {
+        return launch_early(kernel, static_cast<unsigned>(divide_up(norm.columns, kColumnWidth)), threads, 0, 1, stream, norm);
+    };
+    return norm.num_partials > 64 ? run(norm_backward_finish<kIsCentred, Element, 1024>, 1024)
+                                  : run(norm_backward_finish<kIsCentred, Element, 256>, 256);
+}
+
+template <bool kIsCentred, auto t, class Element>
+struct naive {
+    static std::int64_t count_partials(std::int64_t /*rows*/, std::int64_t /*columns*/) { return 0; }
+
+    static AicfStatus launch(const NormGradient<Element>& norm, cudaStream_t stream) {
+        AICF_RETURN_IF_NOT_OK(launch_kernel(norm_backward_naive<kIsCentred, Element, t.threads>, divide_up(norm.rows, t.threads), t.threads,
+                                            0, stream, norm));
+        return launch_kernel(norm_backward_columns_naive<Element, t.threads>, divide_up(norm.columns, t.threads), t.threads, 0, stream,
+                             norm);
+    }
+};
+
+// dweight and dbias by slabs of rows, beside a pass for dx.
+template <bool kIsCentred, auto t, class Element>
+struct Slabs {
+    static constexpr int kThreads = 256, kRows = kThreads / kColumnWidth;
+
+    static std::int64_t count_partials(std::int64_t rows, std::int64_t columns) { return count_slabs(rows, columns, kRows, t.blocks); }
+
+    static AicfStatus add_up(const NormGradient<Element>& norm, cudaStream_t stream) {
+        const dim3 grid(static_cast<unsigned>(divide_up(norm.columns, kColumnWidth * kPackElems<Element>)),
+                        static_cast<unsigned>(norm.num_partials));
+        AICF_RETURN_IF_NOT_OK(choose_access<INT64_MAX>(norm, [&](auto access) {
+            return launch_early(norm_backward_columns<kIsCentred, Element, kThreads, access.value>, grid, kThreads, 0, 1, stream, norm);
+        }));
+        return norm.num_partials > 1 ? finish<kIsCentred>(norm, stream) : make_ok();
+    }
+};
+
+template <bool kIsCentred, auto t, class Element>
+struct block_passes : Slabs<kIsCentred, t, Element> {
+    static AicfStatus launch(const NormGradient<Element>& norm, cudaStream_t stream) {
+        AICF_RETURN_IF_NOT_OK(choose_access<INT64_MAX>(norm, [&](auto access) {
+            const auto kernel = norm_backward_passes<kIsCentred, Element, t.threads, RowGroup<t.threads>, access.value>;
+            return launch_kernel(kernel, norm.rows, t.threads, 0, stream, norm);
+        }));
+        return block_passes::add_up(norm, stream);
+    }
+};
+
+template <bool kIsCentred, auto t, class Element>
+struct cluster_passes : Slabs<kIsCentred, t, Element> {
+    static AicfStatus launch(const NormGradient<Element>& norm, cudaStream_t stream) {
+        AICF_RETURN_IF_NOT_OK(choose_access<INT64_MAX>(norm, [&](auto access) {
+            const auto kernel = norm_backward_passes<kIsCentred, Element, t.threads, RowCluster<t.threads>, access.value>;
+            return launch_early(kernel, static_cast<unsigned>(norm.rows * kRowCluster), t.threads, 0, kRowCluster, stream, norm);
+        }));
+        return cluster_passes::add_up(norm, stream);
+    }
+};
+
+// Blocks, or teams of them, that stay.
+template <bool kIsCentred, auto t, class Element, class Group>
+struct Staying {
+    static std::int64_t count_partials(std::int64_t rows, std::int64_t /*columns*/) {
+        return std::min<std::int64_t>(divide_up(rows, kRowsAtOnce<Group>), t.blocks / Group::kBlocks);
+    }
+
+    static AicfStatus launch(NormGradient<Element> norm, cudaStream_t stream) {
+        constexpr int kElems = t.elems;
+        AICF_RETURN_IF_NOT_OK(choose_access<Group::kTotalThreads * kElems>(norm, [&](auto access) {
+            if constexpr (access.value == Access::kByElement) {
+                return run(norm_backward_registers<kIsCentred, Element, Group, kElems>, 0, stream, norm);
+            } else {
+                // Fewer blocks, of a number that lets rows of any stride lie alike.
+                if (!has_steady_rows(norm, std::int64_t{kRowsAtOnce<Group>} * norm.num_partials))
+                    norm.num_partials -= norm.num_partials % kPackElems<Element>;
+                if constexpr (access.value == Access::kWhole) {
+                    return run(norm_backward_packs<kIsCentred, Element, Group, kElems>, 0, stream, norm);
+                } else {
+                    const int bytes = count_copied_bytes<Element, Group, kElems>(norm);
+                    return run(norm_backward_copies<kIsCentred, Element, Group, kElems>, bytes, stream, norm, !lie_alike(norm));
+                }
+            }
+        }));
+        return finish<kIsCentred>(norm, stream);
+    }
+
+private:
+    template <class... Parameters, class... More>
+    static AicfStatus run(void (*kernel)(Parameters...), int shared_bytes, cudaStream_t stream, const NormGradient<Element>& norm,
+                          const More&... more) {
+        if constexpr (Group::kBlocks == 1) {
+            return launch_kernel(kernel, norm.num_partials, Group::kBlockThreads, shared_bytes, stream, norm, more...);
+        } else {
+            return launch_early(kernel, static_cast<unsigned>(norm.num_partials * Group::kBlocks), Group::kBlockThreads, shared_bytes,
+                                Group::kBlocks, stream, norm, more...);
+        }
+    }
+};
+
+template <bool kIsCentred, auto t, class Element>
+struct rows_in_registers : Staying<kIsCentred, t, Element, RowGroup<t.threads, t.rows>> {};
+
+template <bool kIsCentred, auto t, class Element>
+struct rows_in_teams : Staying<kIsCentred, t, Element, RowTeam<t.threads, t.team>> {};
+
+// Teams that keep rows in shared memory.
+template <bool kIsCentred, auto t, class Element>
+struct rows_in_shared {
+    using Team = RowTeam<t.threads, t.team>;
+
+    static std::int64_t count_partials(std::int64_t rows, std::int64_t /*columns*/) {
+        return std::min<std::int64_t>(rows, t.blocks / Team::kBlocks);
+    }
+
+    static AicfStatus launch(NormGradient<Element> norm, cudaStream_t stream) {
+        constexpr std::int64_t kChunk = Team::kTotalThreads * kPackElems<Element>;
+        AICF_RETURN_IF_NOT_OK(choose_access<INT64_MAX>(norm, [&](auto access) {
+            // What lies in front of a row is no more than a pack.
+            const bool is_whole = access.value == Access::kWhole;
+            const auto num_chunks = static_cast<int>(divide_up(norm.columns + (is_whole ? 0 : kPackElems<Element> - 1), kChunk));
+            const int bytes = num_chunks * kKeptPlaces<kIsCentred, Element> * Team::kBlockThreads * 16;
+            if (!is_whole && !has_steady_rows(norm, norm.num_partials)) norm.num_partials -= norm.num_partials % kPackElems<Element>;
+            const auto kernel = norm_backward_shared<kIsCentred, Element, Team, access.value>;
+            return launch_early(kernel, static_cast<unsigned>(norm.num_partials * Team::kBlocks), t.threads, bytes, Team::kBlocks, stream,
+                                norm, num_chunks);
+        }));
+        return finish<kIsCentred>(norm, stream);
+    }
+};
+
+}  // namespace aicf::norm_backward
