@@ -10,9 +10,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "common/async_copy.cuh"
 #include "common/programmatic.cuh"
-#include "common/row_copies.cuh"
 #include "common/rows.cuh"
 
 namespace aicf {
@@ -226,19 +224,13 @@ __device__ __forceinline__ int find_lane() {
     return static_cast<int>(threadIdx.x) / (Group::kBlockThreads / kRowsAtOnce<Group>);
 }
 
-// Shared memory in which a block turns its chunks of packs, a warp its own: rows of lanes, of which no two meet in a bank.
-template <class Element>
-inline constexpr int kTileStride = kWarpSize + kWarpSize / kPackElems<Element>;
-template <class Element, int kBlockThreads>
-inline constexpr int kTileFloats = kBlockThreads / kWarpSize * kPackElems<Element> * kTileStride<Element>;
-
-// Writes the partial sums of each column of a group that has the only ones of its rows. Chunks of packs are turned in the warp's part of
-// `tiles`, so that its lanes write neighbours: alone, each writes in sectors of its own.
-template <int kNumSums, class Element, bool kIsPacked, class Span, int kElems>
-__device__ __forceinline__ void store_row_partials(float* target, std::int64_t between, const float (&sums)[2][kElems], const Span& span,
-                                                   float* tiles) {
-    constexpr int kChunkElems = Span::kChunkElems, kStride = kTileStride<Element>;
-    float* const tile = tiles + (kIsPacked ? static_cast<int>(threadIdx.x) / kWarpSize * (kChunkElems * kStride) : 0);
+// Writes the partial sums of each column of a group that has the only ones of its rows. Chunks of packs are turned in a warp's own shared
+// memory, so that its lanes write neighbours: alone, each writes in sectors of its own.
+template <int kNumSums, class Group, bool kIsPacked, class Span, int kElems>
+__device__ __forceinline__ void store_row_partials(float* target, std::int64_t between, const float (&sums)[2][kElems], const Span& span) {
+    constexpr int kChunkElems = Span::kChunkElems, kStride = kWarpSize + kWarpSize / kChunkElems;  // no two lanes meet in a bank
+    __shared__ float tiles[kIsPacked ? Group::kBlockThreads / kWarpSize : 1][kIsPacked ? kChunkElems * kStride : 1];
+    float* const tile = tiles[kIsPacked ? threadIdx.x / kWarpSize : 0];
     const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
 #pragma unroll
     for (int which = 0; which < kNumSums; ++which) {
@@ -294,12 +286,11 @@ __device__ __forceinline__ void store_block_partials(float* target, std::int64_t
 }
 
 template <int kNumSums, class Group, bool kIsPacked, class Element, class Span, int kElems>
-__device__ __forceinline__ void store_partials(const NormGradient<Element>& p, const float (&sums)[2][kElems], const Span& span,
-                                               float* tiles) {
+__device__ __forceinline__ void store_partials(const NormGradient<Element>& p, const float (&sums)[2][kElems], const Span& span) {
     float* const target = p.partials + blockIdx.x / Group::kBlocks * p.columns;
     const std::int64_t between = p.num_partials * p.columns;
     if constexpr (kRowsAtOnce<Group> == 1) {
-        store_row_partials<kNumSums, Element, kIsPacked>(target, between, sums, span, tiles);
+        store_row_partials<kNumSums, Group, kIsPacked>(target, between, sums, span);
     } else {
         store_block_partials<kNumSums, Group::kTotalThreads, kRowsAtOnce<Group>>(target, between, sums, span);
     }
@@ -364,76 +355,37 @@ __global__ void __launch_bounds__(Group::kBlockThreads) norm_backward_registers(
         }
     }
     if constexpr (Group::kBlocks > 1) group.leave();
-    store_partials<kNumSums<kIsCentred>, Group, false>(p, totals, span, nullptr);
+    store_partials<kNumSums<kIsCentred>, Group, false>(p, totals, span);
 }
 
-// Adds a row, as it is stored, to the totals of dweight and dbias, and returns its own sums.
-template <class Element, class Span, int kChunks, int kElems>
-__device__ __forceinline__ NormSums add_row(const Span& span, const uint4 (&dys)[kChunks], const uint4 (&xs)[kChunks],
-                                            const uint4 (&weight)[kChunks], float mean, float rstd, bool is_real,
-                                            float (&totals)[2][kElems]) {
-    NormSums sums;
-#pragma unroll
-    for (int c = 0; c < kChunks; ++c) {
-        const auto dy = unpack<Element>(dys[c]), x = unpack<Element>(xs[c]), w = unpack<Element>(weight[c]);
-        if (span.find_column(c, 0) >= span.columns || !is_real) continue;
-#pragma unroll
-        for (int i = 0; i < Span::kChunkElems; ++i) {
-            const float n = (x.values[i] - mean) * rstd;
-            float& sum = totals[0][c * Span::kChunkElems + i];
-            sum = fmaf(dy.values[i], n, sum);
-            totals[1][c * Span::kChunkElems + i] += dy.values[i];
-            sums.add(dy.values[i] * w.values[i], n);
-        }
-    }
-    return sums;
-}
-
-// Stores dx of a row, of which x and dy are unpacked once more: their values would take twice the registers.
-template <class Element, class Span, int kChunks>
-__device__ __forceinline__ void store_row(Element* target, const Span& span, uint4 (&dys)[kChunks], uint4 (&xs)[kChunks],
-                                          const uint4 (&dsums)[kChunks], const uint4 (&weight)[kChunks], NormSums means, float mean,
-                                          float rstd) {
-#pragma unroll
-    for (int c = 0; c < kChunks; ++c) {
-        if (span.find_column(c, 0) >= span.columns) continue;
-        forget(dys[c]);
-        forget(xs[c]);
-        const auto dy = unpack<Element>(dys[c]), x = unpack<Element>(xs[c]), w = unpack<Element>(weight[c]);
-        auto dx = unpack<Element>(dsums[c]);
-#pragma unroll
-        for (int i = 0; i < Span::kChunkElems; ++i) {
-            dx.values[i] += find_slope(dy.values[i] * w.values[i], (x.values[i] - mean) * rstd, means, rstd);
-        }
-        span.store(target, c, dx);
-    }
-}
-
-// Blocks of the kernels below on a multiprocessor at least: 1024 threads where each keeps one pack of every matrix, which leaves it 64
+// Threads of norm_backward_packs on a multiprocessor at least: 1024 where each keeps one pack of every matrix, which leaves it 64
 // registers, fewer where rows begin anywhere and a block has several or a part of one, and 512 where a thread keeps more.
-template <class Element, class Group, int kElems, bool kIsWhole>
-inline constexpr int kResidentBlocks = std::max(1, (kElems != kPackElems<Element>                                 ? 512
-                                                    : !kIsWhole && (kRowsAtOnce<Group> > 1 || Group::kBlocks > 1) ? 768
-                                                                                                                  : 1024) /
-                                                       Group::kBlockThreads);
+template <class Element, class Group, int kElems, Access kAccess>
+inline constexpr int kResidentThreads = kElems != kPackElems<Element>                                                  ? 512
+                                        : kAccess == Access::kPacked && (kRowsAtOnce<Group> > 1 || Group::kBlocks > 1) ? 768
+                                                                                                                       : 1024;
+template <class Element, class Group, int kElems, Access kAccess>
+inline constexpr int kResidentBlocks = std::max(1, kResidentThreads<Element, Group, kElems, kAccess> / Group::kBlockThreads);
 
-// The same in packs, of rows that are whole packs on 16-byte boundaries. Those of the thread's next row are under way while it works on
-// this one.
-template <bool kIsCentred, class Element, class Group, int kElems>
-__global__ void __launch_bounds__(Group::kBlockThreads, kResidentBlocks<Element, Group, kElems, true>)
+// The same in packs. dy, x and dsum are kept as they are stored, which takes half the registers of their values in 16 bits; those of the
+// thread's next row are under way while it works on this one. Rows may begin anywhere (Access::kPacked) where all that a group takes lie
+// alike, so that its threads have the same columns of each: see has_steady_rows().
+template <bool kIsCentred, class Element, class Group, int kElems, Access kAccess>
+__global__ void __launch_bounds__(Group::kBlockThreads, kResidentBlocks<Element, Group, kElems, kAccess>)
     norm_backward_packs(const NormGradient<Element> p) {
     constexpr int kRows = kRowsAtOnce<Group>;
-    using Span = RowSpan<Element, Group::kTotalThreads, kElems, true>;
-    constexpr int kChunks = Span::kChunks;
-    // There are registers for two rows beside the weight and the sums.
-    constexpr int kRegisters = 65536 / Group::kBlockThreads / kResidentBlocks<Element, Group, kElems, true>;
-    constexpr bool kIsAhead = 28 * kChunks + kNumSums<kIsCentred> * kElems + 28 <= kRegisters;
+    using Span = RowSpan<Element, Group::kTotalThreads, kElems, kAccess == Access::kWhole>;
+    constexpr int kChunkElems = Span::kChunkElems, kChunks = Span::kChunks;
+    // There are registers for two rows beside the weight and the sums. Packs put together from two are waited for where they are loaded.
+    constexpr int kRegisters = 65536 / Group::kBlockThreads / kResidentBlocks<Element, Group, kElems, kAccess>;
+    constexpr bool kIsAhead = kAccess == Access::kWhole && 28 * kChunks + kNumSums<kIsCentred> * kElems + 28 <= kRegisters;
     __shared__ alignas(Group::kBlocks > 1 ? sizeof(NormSums) : alignof(NormSums)) NormSums partials[2][Group::kPartials];
-    __shared__ float tiles[kRows == 1 ? kTileFloats<Element, Group::kBlockThreads> : 1];
     Group group;
     allow_successor();
     const std::int64_t own = group.find_source(p.rows);  // the group's first row, or one that stands for it
-    const Span span = {static_cast<int>(p.columns), group.rank, true};
+    const NormGradientRow<Element> at_own(p, own);
+    const Span span = make_span<Span, kAccess>(static_cast<int>(p.columns), group.rank, at_own.dx);
+    const int skews[3] = {span.find_skew(at_own.dy), span.find_skew(at_own.x), at_own.dsum == nullptr ? 0 : span.find_skew(at_own.dsum)};
     struct Loaded {
         uint4 words[3][kChunks];  // of dy, x and dsum
         float mean, rstd;
@@ -441,7 +393,7 @@ __global__ void __launch_bounds__(Group::kBlockThreads, kResidentBlocks<Element,
     const auto load_row = [&](Loaded& loaded, std::int64_t row) {
         const NormGradientRow<Element> at(p, row < p.rows ? row : own);
         const Element* const rows[3] = {at.dy, at.x, at.dsum};
-        span.load_rows(rows, {0, 0, 0}, loaded.words);
+        span.load_rows(rows, skews, loaded.words);
         loaded.mean = at.mean;
         loaded.rstd = at.rstd;
     };
@@ -467,226 +419,41 @@ __global__ void __launch_bounds__(Group::kBlockThreads, kResidentBlocks<Element,
         } else {
             load_row(here, row);
         }
-        NormSums sums = add_row<Element>(span, here.words[0], here.words[1], weight, here.mean, here.rstd, is_real, totals);
+        const auto normalise = [&](float x) { return (x - here.mean) * here.rstd; };
+        NormSums sums;
+#pragma unroll
+        for (int c = 0; c < kChunks; ++c) {
+            const auto dy = unpack<Element>(here.words[0][c]), x = unpack<Element>(here.words[1][c]), w = unpack<Element>(weight[c]);
+            if (span.find_column(c, 0) >= span.columns || !is_real) continue;
+#pragma unroll
+            for (int i = 0; i < kChunkElems; ++i) {
+                const float n = normalise(x.values[i]);
+                float& sum = totals[0][c * kChunkElems + i];
+                sum = fmaf(dy.values[i], n, sum);
+                totals[1][c * kChunkElems + i] += dy.values[i];
+                sums.add(dy.values[i] * w.values[i], n);
+            }
+        }
         sums = group.reduce(sums, partials[parity], [](NormSums a, NormSums b) { return combine(a, b); });
         parity ^= 1;
         const NormSums means = find_means<kIsCentred>(sums, p.columns);
         if (!is_real) continue;
-        store_row(p.dx + row * p.lddx, span, here.words[0], here.words[1], here.words[2], weight, means, here.mean, here.rstd);
+#pragma unroll
+        for (int c = 0; c < kChunks; ++c) {
+            if (span.find_column(c, 0) >= span.columns) continue;
+            forget(here.words[0][c]);
+            forget(here.words[1][c]);
+            const auto dy = unpack<Element>(here.words[0][c]), x = unpack<Element>(here.words[1][c]), w = unpack<Element>(weight[c]);
+            auto dx = unpack<Element>(here.words[2][c]);
+#pragma unroll
+            for (int i = 0; i < kChunkElems; ++i) {
+                dx.values[i] += find_slope(dy.values[i] * w.values[i], normalise(x.values[i]), means, here.rstd);
+            }
+            span.store(p.dx + row * p.lddx, c, dx);
+        }
     }
     if constexpr (Group::kBlocks > 1) group.leave();
-    store_partials<kNumSums<kIsCentred>, Group, true>(p, totals, span, tiles);
-}
-
-// Rows of all matrices begin alike behind 16-byte boundaries.
-template <class Element>
-bool lie_alike(const NormGradient<Element>& p) {
-    const auto lies = [&](const Element* base, std::int64_t ld) {
-        const std::intptr_t apart = reinterpret_cast<std::intptr_t>(base) - reinterpret_cast<std::intptr_t>(p.dx);
-        return base == nullptr || (apart % 16 == 0 && (ld - p.lddx) * static_cast<std::int64_t>(sizeof(Element)) % 16 == 0);
-    };
-    return lies(p.dy, p.lddy) && lies(p.x, p.ldx) && lies(p.dsum, p.lddsum);
-}
-
-template <class Element, class Group, int kElems>
-using NormCopy = RowCopy<Element, RowSpan<Element, Group::kTotalThreads, kElems>, Group::kBlockThreads>;
-
-// Bytes of shared memory that norm_backward_copies is launched with.
-template <class Element, class Group, int kElems>
-int count_copied_bytes(const NormGradient<Element>& p) {
-    const int tiles = kRowsAtOnce<Group> == 1 ? kTileFloats<Element, Group::kBlockThreads> * static_cast<int>(sizeof(float)) : 0;
-    return std::max((p.dsum == nullptr ? 2 : 3) * NormCopy<Element, Group, kElems>::count_bytes(!lie_alike(p)), tiles);
-}
-
-// As norm_backward_packs, of rows of 16 bits that begin anywhere: the next row is on its way to shared memory. All rows that a group takes
-// lie alike, so that its threads have the same columns of each: see has_steady_rows(). has_skews: those of dy, x, dsum and dx do not.
-template <bool kIsCentred, class Element, class Group, int kElems>
-__global__ void __launch_bounds__(Group::kBlockThreads, kResidentBlocks<Element, Group, kElems, false>)
-    norm_backward_copies(const NormGradient<Element> p, bool has_skews) {
-    constexpr int kRows = kRowsAtOnce<Group>;
-    using Copy = NormCopy<Element, Group, kElems>;
-    using Span = RowSpan<Element, Group::kTotalThreads, kElems>;
-    constexpr int kChunks = Span::kChunks;
-    __shared__ alignas(Group::kBlocks > 1 ? sizeof(NormSums) : alignof(NormSums)) NormSums partials[2][Group::kPartials];
-    extern __shared__ __align__(16) uint4 copied[];
-    Group group;
-    allow_successor();
-    const std::int64_t own = group.find_source(p.rows);  // the group's first row, or one that stands for it
-    const NormGradientRow<Element> at_own(p, own);
-    const auto span = make_span<Span, Access::kPacked>(static_cast<int>(p.columns), group.rank, at_own.dx);
-    const int places = Copy::count_bytes(has_skews) / static_cast<int>(sizeof(uint4));
-    const bool has_dsum = p.dsum != nullptr;
-    Copy dy(copied, span, span.find_skew(at_own.dy)), x(copied + places, span, span.find_skew(at_own.x));
-    Copy dsum(copied + (has_dsum ? 2 * places : 0), span, has_dsum ? span.find_skew(at_own.dsum) : 0);
-    uint4 weight[kChunks];
-    span.load_all_words(p.weight, weight, 0, span.find_skew(p.weight));
-    float totals[2][kElems] = {};  // of dweight and dbias
-    int parity = 0;                // two reductions in a row use different memory
-    const std::int64_t step = std::int64_t{kRows} * (gridDim.x / Group::kBlocks);
-    const int lane = find_lane<Group>();
-    std::int64_t first = std::int64_t{kRows} * (blockIdx.x / Group::kBlocks);
-    float next_mean, next_rstd;
-    const auto fetch_row = [&](std::int64_t row) {
-        const NormGradientRow<Element> at(p, row < p.rows ? row : own);
-        dy.fetch(at.dy);
-        x.fetch(at.x);
-        commit_copies();
-        next_mean = at.mean;
-        next_rstd = at.rstd;
-    };
-    // What is only wanted at a row's end is fetched behind that of the row in front.
-    const auto fetch_dsum = [&](std::int64_t row) {
-        if (has_dsum) dsum.fetch(p.dsum + (row < p.rows ? row : own) * p.lddsum);
-        commit_copies();
-    };
-    fetch_row(first + lane);
-    fetch_dsum(first + lane);
-
-    // Whole blocks go round together; a group past the last row counts nothing.
-    for (; first < p.rows; first += step) {
-        const std::int64_t row = first + lane;
-        const bool is_real = row < p.rows, has_next = first + step < p.rows;
-        const float mean = next_mean, rstd = next_rstd;
-        uint4 dys[kChunks], xs[kChunks], dsums[kChunks] = {};
-        wait_copies<1>();
-        dy.take(dys);
-        x.take(xs);
-        NormSums sums = add_row<Element>(span, dys, xs, weight, mean, rstd, is_real, totals);
-        if (has_next) {
-            fetch_row(row + step);
-        } else {
-            commit_copies();
-        }
-        sums = group.reduce(sums, partials[parity], [](NormSums a, NormSums b) { return combine(a, b); });
-        parity ^= 1;
-        wait_copies<1>();
-        if (has_dsum) dsum.take(dsums);
-        const NormSums means = find_means<kIsCentred>(sums, p.columns);
-        if (is_real) store_row(p.dx + row * p.lddx, span, dys, xs, dsums, weight, means, mean, rstd);
-        if (has_next) fetch_dsum(row + step);
-    }
-    if constexpr (Group::kBlocks > 1) group.leave();
-    __syncthreads();  // what was copied is done with
-    store_partials<kNumSums<kIsCentred>, Group, true>(p, totals, span, reinterpret_cast<float*>(copied));
-}
-
-// What a thread of norm_backward_shared keeps of a chunk, in accesses of 16 bytes: dy, x, and sums in fp32.
-template <bool kIsCentred, class Element>
-inline constexpr int kKeptPlaces = 2 + kNumSums<kIsCentred> * kPackElems<Element> / 4;
-
-// As norm_backward_packs, for rows that are longer than the registers of a team hold: what a thread keeps lies in shared memory, where no
-// other has anything to do. The chunks of a thread's next row are on their way there (Access::kWhole) as soon as it is done with those of
-// this one.
-template <bool kIsCentred, class Element, class Team, Access kAccess>
-__global__ void __launch_bounds__(Team::kBlockThreads, 1) norm_backward_shared(const NormGradient<Element> p, int num_chunks) {
-    using Span = RowSpan<Element, Team::kTotalThreads, kPackElems<Element>, kAccess == Access::kWhole>;
-    constexpr int kElems = Span::kChunkElems, kPlaces = kKeptPlaces<kIsCentred, Element>;
-    constexpr int kTogether = Team::kBlockThreads > 512 ? 1 : 4;  // chunks whose weights are under way at once, as far as registers go
-    extern __shared__ __align__(16) uint4 kept[];
-    __shared__ alignas(sizeof(NormSums)) NormSums partials[2][Team::kPartials];
-    const auto find_place = [&](int chunk, int place) {
-        return kept + ((chunk * kPlaces + place) * Team::kBlockThreads + static_cast<int>(threadIdx.x));
-    };
-    Team team;
-    allow_successor();
-    const std::int64_t step = gridDim.x / Team::kBlocks;
-    const NormGradientRow<Element> at_own(p, team.find_source(p.rows));
-    const Span span = make_span<Span, kAccess>(static_cast<int>(p.columns), team.rank, at_own.dx);
-    const auto has = [&](int chunk) { return chunk < num_chunks && span.find_column(chunk, 0) < span.columns; };
-    const auto load = [&](const Element* row, int chunk) {
-        if constexpr (kAccess == Access::kByElement) return pack_words(span.load(row, chunk, 0.0f));
-        const Element* const rows[1] = {row};
-        const int skews[1] = {span.find_skew(row)};
-        uint4 words[1][1];
-        span.load_rows(rows, skews, words, chunk);
-        return words[0][0];
-    };
-    const auto fetch = [&](const NormGradientRow<Element>& at, int chunk) {
-        copy_async<16>(find_place(chunk, 0), at.dy + span.find_column(chunk, 0));
-        copy_async<16>(find_place(chunk, 1), at.x + span.find_column(chunk, 0));
-    };
-    // Calls visit(chunk, weight) for this thread's chunks.
-    const auto visit = [&](const auto& call) {
-#pragma unroll 1
-        for (int first = 0; has(first); first += kTogether) {
-            uint4 weights[kTogether];
-#pragma unroll
-            for (int i = 0; i < kTogether; ++i) {
-                if (has(first + i)) weights[i] = load(p.weight, first + i);
-            }
-#pragma unroll
-            for (int i = 0; i < kTogether; ++i) {
-                if (has(first + i)) call(first + i, unpack<Element>(weights[i]));
-            }
-        }
-    };
-    for (int chunk = 0; has(chunk); ++chunk) {
-        if constexpr (kAccess == Access::kWhole) fetch(at_own, chunk);
-#pragma unroll
-        for (int place = 2; place < kPlaces; ++place) *find_place(chunk, place) = {0, 0, 0, 0};
-    }
-    int parity = 0;  // two reductions in a row use different memory
-    for (std::int64_t row = team.row; row < p.rows; row += step) {
-        const NormGradientRow<Element> at(p, row);
-        NormSums sums;
-        if constexpr (kAccess == Access::kWhole) {
-            commit_copies();
-            wait_copies<0>();
-        }
-        visit([&](int chunk, const Pack<Element>& weight) {
-            if constexpr (kAccess != Access::kWhole) {
-                *find_place(chunk, 0) = load(at.dy, chunk);
-                *find_place(chunk, 1) = load(at.x, chunk);
-            }
-            const Pack<Element> dy = unpack<Element>(*find_place(chunk, 0)), x = unpack<Element>(*find_place(chunk, 1));
-            float terms[2][kElems];  // of dweight and dbias
-#pragma unroll
-            for (int i = 0; i < kElems; ++i) {
-                const float n = span.holds(chunk, i) ? at.normalise(x.values[i]) : 0.0f;
-                sums.add(dy.values[i] * weight.values[i], n);
-                terms[0][i] = dy.values[i] * n;
-                terms[1][i] = dy.values[i];
-            }
-#pragma unroll
-            for (int place = 2; place < kPlaces; ++place) {
-                auto* const totals = reinterpret_cast<float4*>(find_place(chunk, place));
-                const float* const term = terms[(place - 2) * 4 / kElems] + (place - 2) * 4 % kElems;
-                const float4 total = *totals;
-                *totals = {total.x + term[0], total.y + term[1], total.z + term[2], total.w + term[3]};
-            }
-        });
-        sums = team.reduce(sums, partials[parity], [](NormSums a, NormSums b) { return combine(a, b); });
-        parity ^= 1;
-        const NormSums means = find_means<kIsCentred>(sums, p.columns);
-        const bool has_next = row + step < p.rows;
-        const NormGradientRow<Element> next(p, has_next ? row + step : row);
-        visit([&](int chunk, const Pack<Element>& weight) {
-            const Pack<Element> dy = unpack<Element>(*find_place(chunk, 0)), x = unpack<Element>(*find_place(chunk, 1));
-            if (kAccess == Access::kWhole && has_next) fetch(next, chunk);
-            Pack<Element> dx = {};
-            if (at.dsum != nullptr) dx = unpack<Element>(load(at.dsum, chunk));
-#pragma unroll
-            for (int i = 0; i < kElems; ++i) {
-                dx.values[i] += find_slope(dy.values[i] * weight.values[i], at.normalise(x.values[i]), means, at.rstd);
-            }
-            span.store(at.dx, chunk, dx);
-        });
-    }
-    team.leave();
-    float* const target = p.partials + team.row * p.columns;
-    for (int chunk = 0; has(chunk); ++chunk) {
-#pragma unroll
-        for (int place = 2; place < kPlaces; ++place) {
-            const auto words = *reinterpret_cast<const float4*>(find_place(chunk, place));
-            const float totals[4] = {words.x, words.y, words.z, words.w};
-            const int which = (place - 2) * 4 / kElems, first = (place - 2) * 4 % kElems;
-#pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                if (!span.holds(chunk, first + i)) continue;
-                target[which * p.num_partials * p.columns + span.find_column(chunk, first + i)] = totals[i];
-            }
-        }
-    }
+    store_partials<kNumSums<kIsCentred>, Group, true>(p, totals, span);
 }
 
 // The sums of the partial sums, each in the order of the blocks; a block takes kColumnWidth columns. Launch it with launch_early().

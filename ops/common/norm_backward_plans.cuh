@@ -82,32 +82,22 @@ struct Staying {
         constexpr int kElems = t.elems;
         AICF_RETURN_IF_NOT_OK(choose_access<Group::kTotalThreads * kElems>(norm, [&](auto access) {
             if constexpr (access.value == Access::kByElement) {
-                return run(norm_backward_registers<kIsCentred, Element, Group, kElems>, 0, stream, norm);
+                return run(norm_backward_registers<kIsCentred, Element, Group, kElems>, norm, stream);
             } else {
                 // Fewer blocks, of a number that lets rows of any stride lie alike.
                 if (!has_steady_rows(norm, std::int64_t{kRowsAtOnce<Group>} * norm.num_partials))
                     norm.num_partials -= norm.num_partials % kPackElems<Element>;
-                if constexpr (access.value == Access::kWhole) {
-                    return run(norm_backward_packs<kIsCentred, Element, Group, kElems>, 0, stream, norm);
-                } else {
-                    const int bytes = count_copied_bytes<Element, Group, kElems>(norm);
-                    return run(norm_backward_copies<kIsCentred, Element, Group, kElems>, bytes, stream, norm, !lie_alike(norm));
-                }
+                return run(norm_backward_packs<kIsCentred, Element, Group, kElems, access.value>, norm, stream);
             }
         }));
         return finish<kIsCentred>(norm, stream);
     }
 
 private:
-    template <class... Parameters, class... More>
-    static AicfStatus run(void (*kernel)(Parameters...), int shared_bytes, cudaStream_t stream, const NormGradient<Element>& norm,
-                          const More&... more) {
-        if constexpr (Group::kBlocks == 1) {
-            return launch_kernel(kernel, norm.num_partials, Group::kBlockThreads, shared_bytes, stream, norm, more...);
-        } else {
-            return launch_early(kernel, static_cast<unsigned>(norm.num_partials * Group::kBlocks), Group::kBlockThreads, shared_bytes,
-                                Group::kBlocks, stream, norm, more...);
-        }
+    static AicfStatus run(void (*kernel)(NormGradient<Element>), const NormGradient<Element>& norm, cudaStream_t stream) {
+        if constexpr (Group::kBlocks == 1) return launch_kernel(kernel, norm.num_partials, Group::kBlockThreads, 0, stream, norm);
+        return launch_early(kernel, static_cast<unsigned>(norm.num_partials * Group::kBlocks), Group::kBlockThreads, 0, Group::kBlocks,
+                            stream, norm);
     }
 };
 
@@ -116,30 +106,5 @@ struct rows_in_registers : Staying<kIsCentred, t, Element, RowGroup<t.threads, t
 
 template <bool kIsCentred, auto t, class Element>
 struct rows_in_teams : Staying<kIsCentred, t, Element, RowTeam<t.threads, t.team>> {};
-
-// Teams that keep rows in shared memory.
-template <bool kIsCentred, auto t, class Element>
-struct rows_in_shared {
-    using Team = RowTeam<t.threads, t.team>;
-
-    static std::int64_t count_partials(std::int64_t rows, std::int64_t /*columns*/) {
-        return std::min<std::int64_t>(rows, t.blocks / Team::kBlocks);
-    }
-
-    static AicfStatus launch(NormGradient<Element> norm, cudaStream_t stream) {
-        constexpr std::int64_t kChunk = Team::kTotalThreads * kPackElems<Element>;
-        AICF_RETURN_IF_NOT_OK(choose_access<INT64_MAX>(norm, [&](auto access) {
-            // What lies in front of a row is no more than a pack.
-            const bool is_whole = access.value == Access::kWhole;
-            const auto num_chunks = static_cast<int>(divide_up(norm.columns + (is_whole ? 0 : kPackElems<Element> - 1), kChunk));
-            const int bytes = num_chunks * kKeptPlaces<kIsCentred, Element> * Team::kBlockThreads * 16;
-            if (!is_whole && !has_steady_rows(norm, norm.num_partials)) norm.num_partials -= norm.num_partials % kPackElems<Element>;
-            const auto kernel = norm_backward_shared<kIsCentred, Element, Team, access.value>;
-            return launch_early(kernel, static_cast<unsigned>(norm.num_partials * Team::kBlocks), t.threads, bytes, Team::kBlocks, stream,
-                                norm, num_chunks);
-        }));
-        return finish<kIsCentred>(norm, stream);
-    }
-};
 
 }  // namespace aicf::norm_backward

@@ -45,10 +45,9 @@ def test_the_bound_is_none_that_zeros_pass(device: Device) -> None:
 def test_kernel_verifies_on_every_problem(device: Device, open_kernel: Open, kernel: str, thin: Thin) -> None:
     problems = UNDER_TEST.verify(device, VARIANTS[kernel], open_kernel(kernel), thin(Effort(num_hidden=2)))
     passed = [p for p in problems if p.status == "passed"]
-    has_cluster = kernel in ("cluster_passes", "rows_in_shared")
-    limit = "must be at least" if has_cluster else "must not exceed"  # a cluster has no work for short rows
+    limit = "must be at least" if kernel == "cluster_passes" else "must not exceed"  # a cluster has no work for short rows
     assert all(limit in p.reason for p in problems if p not in passed)
-    assert len(passed) >= (3 if kernel == "rows_in_shared" else 4)
+    assert len(passed) >= 4
 
 
 def test_the_gradients_are_the_slopes_of_the_reference() -> None:

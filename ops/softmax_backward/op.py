@@ -148,13 +148,14 @@ _LONG_SHARES = (
 )
 # Short rows that begin anywhere, by so many threads that few of their accesses lie past a row.
 _LOOSE_SHARES = (
+    {"threads": 2, "rows": 64, "elems": 8},
     {"threads": 4, "rows": 32, "elems": 16},
     {"threads": 8, "rows": 16, "elems": 16},
     {"threads": 8, "rows": 16, "elems": 32},
     {"threads": 16, "rows": 8, "elems": 32},
 )
 # How many columns those have.
-_LOOSE_COLUMNS = (32, 128, 256, 512)
+_LOOSE_COLUMNS = (16, 32, 128, 256, 512)
 # Longer rows: in the registers of as few blocks as hold them.
 _TEAM_SHARES = (
     {"threads": 512, "team": 4, "elems": 16},
@@ -332,6 +333,7 @@ PROBLEMS = (
     _problem("emulated", 4096, 64, "bfloat16", "with_scale"),
     # One of each region.
     _problem("bench", 200000, 14, "float16", "log", dy=1, y=1),
+    _problem("bench", 250000, 27, "bfloat16", "", dy=1),
     _problem("bench", 500000, 16, "bfloat16"),
     _problem("bench sweep", 524288, 64),
     _problem("bench", 140000, 58, "float16", "", dx=3),
