@@ -27,6 +27,7 @@ import typer
 from contract.frozen_set import list_ops, read_op
 from contract.layout import find_frozen_dir
 from device import open_device
+from device.runtime import RuntimeDevice
 from harness.compare.drawn import seeds
 from harness.discover import find_op
 from harness.errors import ExitCode, UseError
@@ -119,6 +120,7 @@ def run(
 def _measure(action: Action, op: str, seed: int, problems: int, budget_s: float, folder: Path) -> ExitCode:
     frozen = read_op(op)
     device = open_device("cuda")
+    assert isinstance(device, RuntimeDevice)
     kernels = FrozenKernels(device, frozen)
     spec = find_op(op).op
     drawn = draw_unmeasured(spec, kernels.core, problems, seed)

@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 from contract.decision import DecisionCore, open_core
 from contract.documents import parse_json
 from contract.frozen_set import FrozenOp, read_op
+from harness.compare.drawn.problems import read_problem
 from harness.compare.drawn.record import DrawnRun
+from harness.discover import find_op
 from harness.errors import FrozenUseError
 from harness.freezing.store.changes import change_index
 from harness.surveys.fitting import TimesRow, ask, fit_survey
@@ -59,19 +61,21 @@ def read_times(op: str, files: Sequence[Path]) -> Times:
 
 
 def _list_documents(document: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return a file's times: those of a survey as they are, those of drawn problems run by run, where rows have their natural strides."""
+    """Return a file's times: those of a survey as they are, those of drawn problems run by run, where dimensions are in their order."""
     if "runs" not in document:
         return [document]
     found = []
     for run in map(DrawnRun.read, document["runs"]):
+        op = find_op(run.op).op
         rows = [
             {
                 "sizes": dict(row.sizes),
                 "attributes": dict(row.attributes),
+                "strides": dict(op.find_facts(read_problem(vars(row))).strides) if any(map(np.any, row.padding.values())) else {},
                 "times_us": {c.name: c.us for c in row.own_timed},
             }
             for row in run.rows
-            if not any(np.any(pad) for pad in row.padding.values()) and not row.orders
+            if not row.orders
         ]
         found.append({"op": run.op, "facts": {"device": run.environment["device_name"]}, "rows": rows})
     return found

@@ -37,7 +37,7 @@ _NUM_WEIGHT_DIGITS, _NUM_ERROR_DECIMALS = 6, 4
 # A kernel that takes so many times as long as the fastest is far behind: its model may be off, but must not have it nearer.
 _FAR = 1.5
 _NUM_SOLUTIONS = 4
-# A problem with times: `sizes`, `attributes`, and `times_us` by kernel.
+# A problem with times: `sizes`, `attributes`, `times_us` by kernel, and `strides` of tensors whose rows do not follow each other.
 TimesRow = Mapping[str, Any]
 _Floats = NDArray[np.float64]
 
@@ -171,7 +171,8 @@ def solve_heeding_far(terms: _Floats, times: _Floats, fastest: _Floats) -> tuple
 
 def ask(core: DecisionCore, row: TimesRow) -> Asked:
     """Return a row's problem as decisions look at it."""
-    return core.ask(core.interface.make_query(Problem(row["sizes"], row["attributes"])))
+    strides = {name: tuple(each) if isinstance(each, Sequence) else each for name, each in row.get("strides", {}).items()}
+    return core.ask(core.interface.make_query(Problem(row["sizes"], row["attributes"], strides)))
 
 
 def _describe_groups(measured: Measured, kept: Sequence[int], errors: Mapping[str, _Floats]) -> list[dict[str, Any]]:

@@ -6,13 +6,11 @@ import itertools
 import math
 import random
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from contract.building import build_kernel
 from contract.calls import Query, TensorLayout
@@ -20,8 +18,8 @@ from contract.decision import DecisionCore, find_arch, open_core
 from contract.entry_points import EntryPoints
 from contract.frozen_set import FrozenOp
 from contract.structs import Status, make_params
-from device import Device
-from device.interface import Buffer, DeviceError, Stream
+from device.interface import Buffer, Device, DeviceError, Stream
+from device.runtime import RuntimeDevice
 from harness.errors import FrozenUseError
 from harness.spec import Op, Problem
 from harness.spec.dtypes import find_dtype
@@ -36,58 +34,76 @@ _NUM_PLACES = 8
 _SHORT_BYTES = 32 << 20
 _MAX_SPACE_BYTES = 4 << 20
 _POOL_ELEMS = 1 << 24
+_ALIGNMENT_BYTES = 256
 # Kernels that are this much slower than the best in the first rounds are not the best: they are not timed further.
 _HOPELESS = 1.5
 
 
-class RandomPool:
-    """Normal numbers on the host, made once: filling a problem's tensors with them costs no more than copying.
+class Operands:
+    """Places for the tensors of one problem after another, in device memory that is allocated once and filled on the device.
 
-    Integers are drawn as the op declares them: what indexes a table must lie in it.
+    Inputs are normal numbers, the same ones again and again; integers are drawn as the op declares them: what indexes a table must lie in
+    it. Free it, or use it as a context manager.
     """
 
-    def __init__(self, op: Op) -> None:
-        self._op = op
-        self._values = np.random.default_rng(1).standard_normal(_POOL_ELEMS, dtype=np.float32)
-        self._by_dtype: dict[str, NDArray[np.uint8]] = {}
+    def __init__(self, op: Op, device: RuntimeDevice) -> None:
+        self._op, self._device = op, device
+        self._memory = device.allocate(_ALIGNMENT_BYTES)
+        self._pools: dict[str, Buffer] = {}
 
-    def fill(self, buffer: Buffer, layout: TensorLayout, query: Query) -> None:
-        """Fill the buffer of a problem's tensor: with numbers of its dtype, the same ones again and again, or with integers."""
-        dtype = layout.dtype
-        if find_dtype(dtype).kind in "iu":
-            tensor = next(t for t in self._op.tensors if t.name == layout.name)
-            problem = Problem(query.by_size, query.attributes)
-            buffer.write(draw_tensor(self._op, problem, tensor, tuple(layout.list_lengths(query.by_size)), "uniform"))
-            return
-        if dtype not in self._by_dtype:
-            self._by_dtype[dtype] = self._values.astype(find_dtype(dtype)).view(np.uint8)
-        pool = self._by_dtype[dtype]
-        for offset in range(0, buffer.size_bytes, len(pool)):
-            buffer.write(pool[: buffer.size_bytes - offset], offset)
+    def __enter__(self) -> Operands:
+        return self
 
-
-@contextmanager
-def place_operands(device: Device, core: DecisionCore, query: Query, pool: RandomPool, seed: int) -> Iterator[list[dict[str, int]]]:
-    """Yield the addresses of a problem's tensors on the device, inputs random, at several places where the problem is small."""
-    layouts = core.interface.find_layouts(query.values)
-    num_bytes = {t.name: math.prod(t.list_lengths(query.by_size)) * find_dtype(t.dtype).itemsize for t in layouts}
-    generator = random.Random(seed)
-    held: list[Buffer] = []
-    places: list[dict[str, int]] = []
-    try:
-        for _ in range(_NUM_PLACES if sum(num_bytes.values()) <= _SHORT_BYTES else 1):
-            addresses = {}
-            for layout in layouts:
-                held.append(device.allocate(num_bytes[layout.name]))
-                if layout.role == "input":
-                    pool.fill(held[-1], layout, query)
-                addresses[layout.name] = held[-1].address
-                held.append(device.allocate(generator.randrange(1, _MAX_SPACE_BYTES)))
-            places.append(addresses)
-        yield places
-    finally:
-        for buffer in held:
+    def __exit__(self, *_: object) -> None:
+        for buffer in (self._memory, *self._pools.values()):
             buffer.free()
+
+    def place(self, core: DecisionCore, query: Query, seed: int) -> list[dict[str, int]]:
+        """Return the addresses of a problem's tensors, filled, at several places where the problem is small; those before are gone."""
+        layouts = core.interface.find_layouts(query.values)
+        num_bytes = {t.name: _count_bytes(t, query) for t in layouts}
+        generator = random.Random(seed)
+        offsets: list[dict[str, int]] = []
+        end = 0
+        for _ in range(_NUM_PLACES if sum(num_bytes.values()) <= _SHORT_BYTES else 1):
+            offsets.append({})
+            for name, size in num_bytes.items():
+                offsets[-1][name] = end
+                end += -(-(size + generator.randrange(1, _MAX_SPACE_BYTES)) // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES
+        if end > self._memory.size_bytes:
+            self._memory.free()
+            self._memory = self._device.allocate(end)
+        for place in offsets:
+            for layout in (t for t in layouts if t.role == "input"):
+                self._fill(layout, query, place[layout.name], num_bytes[layout.name])
+        self._device.synchronize()
+        return [{name: self._memory.address + offset for name, offset in place.items()} for place in offsets]
+
+    def _fill(self, layout: TensorLayout, query: Query, offset: int, size: int) -> None:
+        if find_dtype(layout.dtype).kind in "iu":
+            tensor = next(t for t in self._op.tensors if t.name == layout.name)
+            shape = tuple(layout.list_lengths(query.by_size))
+            self._memory.write(draw_tensor(self._op, Problem(query.by_size, query.attributes), tensor, shape, "uniform"), offset)
+            return
+        if layout.dtype not in self._pools:
+            values = np.random.default_rng(1).standard_normal(_POOL_ELEMS, dtype=np.float32).astype(find_dtype(layout.dtype)).view(np.uint8)
+            self._pools[layout.dtype] = self._device.allocate(len(values))
+            self._pools[layout.dtype].write(values)
+        pool = self._pools[layout.dtype]
+        for at in range(0, size, pool.size_bytes):
+            self._device.copy(self._memory.address + offset + at, pool.address, min(pool.size_bytes, size - at))
+
+
+def _count_bytes(layout: TensorLayout, query: Query) -> int:
+    """Return the bytes from a tensor's first element to its last, with what lies between its rows."""
+    lengths, strides = layout.list_lengths(query.by_size), query.strides.get(layout.name)
+    if isinstance(strides, tuple):
+        count = 1 + sum((length - 1) * stride for length, stride in zip(lengths, strides, strict=True))
+    elif strides is not None:
+        count = (math.prod(lengths[:-1]) - 1) * strides + lengths[-1]
+    else:
+        count = math.prod(lengths)
+    return count * find_dtype(layout.dtype).itemsize
 
 
 class Launches:
@@ -114,7 +130,7 @@ class FrozenKernels:
     Raises :class:`FrozenUseError` where there are none for the device.
     """
 
-    def __init__(self, device: Device, frozen: FrozenOp) -> None:
+    def __init__(self, device: RuntimeDevice, frozen: FrozenOp) -> None:
         self.device, self.op = device, frozen.name
         major, minor = device.properties.compute_capability
         arch = find_arch(tuple(frozen.archs), major, minor)
@@ -127,7 +143,7 @@ class FrozenKernels:
         pairs = zip(kernels, libraries, strict=True)
         self.calls: Mapping[str, EntryPoints] = {k.name: EntryPoints(k.manifest["entry_points"], path) for k, path in pairs}
 
-    def time(self, timer: Timer, query: Query, pool: RandomPool, seed: int) -> dict[str, Any]:
+    def time(self, timer: Timer, query: Query, operands: Operands, seed: int) -> dict[str, Any]:
         """Return a problem with the chosen kernel, the times in microseconds of all that serve it, and the regret."""
         asked = self.core.ask(query)
         legal = [name for i, name in enumerate(self.core.table.kernels) if asked.legal >> i & 1]
@@ -135,16 +151,18 @@ class FrozenKernels:
         if decided is None:
             raise FrozenUseError(f"{self.op}: no frozen kernel serves {dict(query.by_size)}")
         chosen = self.core.table.kernels[decided.kernel]
-        with place_operands(self.device, self.core, query, pool, seed) as places:
-            row = self.core.interface.row
-            params = [make_params(row, query.by_size, query.attributes, place, query.strides) for place in places]
-            launches = [Launches(self.device, name, self.calls[name], params) for name in legal]
-            times = _time_together(timer, dict(zip(legal, launches, strict=True)), chosen)
-            for each in launches:
-                each.workspace.free()
+        interface = self.core.interface
+        places = operands.place(self.core, query, seed)
+        params = [make_params(interface.row, query.by_size, query.attributes, place, query.strides) for place in places]
+        launches = [Launches(self.device, name, self.calls[name], params) for name in legal]
+        times = _time_together(timer, dict(zip(legal, launches, strict=True)), chosen)
+        for each in launches:
+            each.workspace.free()
+        packed = {t.name: t.find_packed(query.by_size) for t in interface.find_layouts(query.values)}
         return {
             "sizes": dict(query.by_size),
             "attributes": dict(query.attributes),
+            "strides": {name: stride for name, stride in query.strides.items() if stride != packed[name]},
             "how": str(decided.how),
             "chosen": chosen,
             "best": min(times, key=lambda k: times[k]),
@@ -169,11 +187,11 @@ def _time_together(timer: Timer, launches: Mapping[str, Launches], chosen: str) 
 
 def time_problems(op: Op, kernels: FrozenKernels, timer: Timer, queries: Sequence[Query], budget_s: float) -> list[dict[str, Any]]:
     """Return the rows of an op's problems; none is begun after ``budget_s`` seconds."""
-    pool = RandomPool(op)
     started = time.monotonic()
     rows: list[dict[str, Any]] = []
-    for number, query in enumerate(queries):
-        if time.monotonic() - started > budget_s:
-            break
-        rows.append(kernels.time(timer, query, pool, number))
+    with Operands(op, kernels.device) as operands:
+        for number, query in enumerate(queries):
+            if time.monotonic() - started > budget_s:
+                break
+            rows.append(kernels.time(timer, query, operands, number))
     return rows

@@ -16,14 +16,17 @@ from contract.decision import open_core
 from contract.frozen_set import load_kernels, read_op
 from contract.index import read_index
 from contract.structs import make_params
-from device import Device, DeviceError
+from device import DeviceError
+from device.cudart import MEMCPY_DEVICE_TO_HOST
+from device.runtime import RuntimeDevice
 from harness.discover import find_op
 from harness.surveys.drawing import draw_unmeasured
+from harness.surveys.fitting import ask
 from harness.surveys.page import describe_regret, make_page
 from harness.surveys.published_regret import ESTIMATED, HELD_OUT, judge_published, read_published_times
 from harness.surveys.records import find_folder, make_times_document, name_gpu
 from harness.surveys.regret import Summary, choose, find_regret
-from harness.surveys.timing import FrozenKernels, Launches, RandomPool, time_problems
+from harness.surveys.timing import FrozenKernels, Launches, Operands, time_problems
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ class MadeUpSubject:
 class MadeUpTimer:
     """Says that the kernels of a problem take 1, 2, 3, ... us, in their order, and launches each once."""
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: RuntimeDevice) -> None:
         self._stream = device.create_stream()
         self._count = 0
 
@@ -54,7 +57,7 @@ class MadeUpTimer:
         return SimpleNamespace(times_us=np.broadcast_to(times, (num_rounds, *times.shape)))
 
 
-def build_some(device: Device, op: str, *prefixes: str) -> FrozenKernels:
+def build_some(device: RuntimeDevice, op: str, *prefixes: str) -> FrozenKernels:
     """Return the frozen kernels of an op whose names begin so: the others need not be compiled for what is asked here."""
     return FrozenKernels(device, load_kernels(read_index(read_op(op).folder), lambda entry: entry["kernel"].startswith(prefixes)))
 
@@ -63,13 +66,14 @@ def test_problems_are_drawn_from_the_population_and_none_was_measured() -> None:
     for op in ("gemm_bias_act", "softmax"):
         core = open_core(read_op(op), "sm_90a")
         queries = draw_unmeasured(find_op(op).op, core, 20, seed=3)
-        assert len({(q.sizes, q.values) for q in queries}) == 20
+        assert len({(q.sizes, q.values, *q.strides.items()) for q in queries}) == 20
         asked = [core.ask(q) for q in queries]
+        assert op != "softmax" or any(q.strides["x"] != q.by_size["columns"] for q in queries)
         assert not any(core.list_exact_times(each) for each in asked) and all(each.legal for each in asked)
         assert [q.sizes for q in draw_unmeasured(find_op(op).op, core, 20, seed=3)] == [q.sizes for q in queries]
 
 
-def test_regret_is_of_the_chosen_kernel_against_all_that_serve(device: Device) -> None:
+def test_regret_is_of_the_chosen_kernel_against_all_that_serve(device: RuntimeDevice) -> None:
     op = find_op("transpose").op
     sizes = ((3, 40), (5, 300), (2, 9000))
     whole = open_core(read_op("transpose"), "sm_90a")
@@ -93,21 +97,41 @@ def test_regret_is_of_the_chosen_kernel_against_all_that_serve(device: Device) -
     assert time_problems(op, kernels, timer, queries, -1.0) == []
 
 
-def test_integers_are_what_the_op_declares(device: Device) -> None:
+def test_operands_are_filled_where_they_are_said_to_lie(device: RuntimeDevice) -> None:
     op = find_op("embedding").op
-    interface = open_core(read_op("embedding"), "sm_90a").interface
-    query = interface.make_query(Problem({"count": 200, "vocabulary": 3, "width": 8}, {"index_dtype": "int64"}))
-    indices = next(each for each in interface.find_layouts(query.values) if each.name == "indices")
-    buffer = device.allocate(200 * 8)
-    RandomPool(op).fill(buffer, indices, query)
-    assert set(buffer.read().view(np.int64)) == {0, 1, 2}
+    core = open_core(read_op("embedding"), "sm_90a")
+    query = core.interface.make_query(
+        Problem({"count": 200, "vocabulary": 3, "width": 8}, {"index_dtype": "int64", "dtype": "float16"}, {"table": 11})
+    )
+    with Operands(op, device) as operands:
+        places = operands.place(core, query, seed=1)
+        assert len(places) == 8 and len({address for place in places for address in place.values()}) == 8 * len(places[0])
+        for place in (places[0], places[-1]):
+            read = np.zeros(200, np.int64), np.zeros(2 * 11 + 8, np.float16)
+            for out, name in zip(read, ("indices", "table"), strict=True):
+                device.cudart.call("cudaMemcpy", out.ctypes.data, place[name], out.nbytes, MEMCPY_DEVICE_TO_HOST)
+            assert set(read[0]) == {0, 1, 2} and len(set(read[1])) > 25
+        (large,) = operands.place(core, core.interface.make_query(Problem({"count": 3, "vocabulary": 300000, "width": 64})), seed=1)
+        assert large["table"] % 256 == 0
+
+
+def test_problems_with_strides_are_asked_about_as_they_were_timed(device: RuntimeDevice) -> None:
+    """A record without them was taken for rows that follow each other: other kernels are the fastest there."""
+    op = find_op("softmax").op
+    kernels = build_some(device, "softmax", "row_in_registers__threads8_", "naive")
+    queries = [kernels.core.interface.make_query(Problem({"rows": 40, "columns": 40}, {}, {"x": pad})) for pad in (40, 41)]
+    timer: Any = MadeUpTimer(device)
+    rows = json.loads(json.dumps(time_problems(op, kernels, timer, queries, 60.0)))
+    assert [row["strides"] for row in rows] == [{}, {"x": 41}]
+    for row, query in zip(rows, queries, strict=True):
+        assert ask(kernels.core, row).struct.call.strides[:] == kernels.core.ask(query).struct.call.strides[:]
 
 
 def test_a_record_is_named_after_its_gpu() -> None:
     assert [name_gpu(n) for n in ("NVIDIA H200", "NVIDIA H100 80GB HBM3", "Emulated sm_90a (CPU)")] == ["h200", "h100", "emulated"]
 
 
-def test_a_kernel_that_refuses_a_launch_is_named(device: Device) -> None:
+def test_a_kernel_that_refuses_a_launch_is_named(device: RuntimeDevice) -> None:
     kernels = build_some(device, "softmax", "row_in_registers__threads2_")
     query = kernels.core.interface.make_query(Problem({"rows": 2, "columns": 8}))
     params = make_params(kernels.core.interface.row, query.by_size, query.attributes, {}, query.strides)
