@@ -11,8 +11,11 @@
 _Static_assert(sizeof(AicfTable) == AICF_TABLE_BYTES && sizeof(AicfQuery) == AICF_QUERY_BYTES, "decision_structs.py is not decide.h's");
 #endif
 
-/* Squared distances in doublings: what is farther is not near; what a surveyed problem at distance 0 is taken to be away. */
-static const double kMaxDistance = 9.0, kNearest = 0.3;
+/* Squared distances in doublings: what is farther is not near; what a surveyed problem at distance 0 is taken to be away, and by how much
+ * farther one is of which rows begin anywhere where the call's do not, or the other way round: kernels have other code for those. */
+static const double kMaxDistance = 9.0, kNearest = 0.3, kOtherRows = 16.0;
+/* Elements of 16 bits in an access of 16 bytes. */
+static const int64_t kPackElems = 8;
 /* Memory comes in lines of so many bytes; where rows begin, in parts of a line: smaller ones are not told apart. */
 static const int64_t kLineBytes = 128, kLeastPart = 8;
 
@@ -153,6 +156,8 @@ void aicf_ask(const AicfTable* t, const AicfCall* call, AicfQuery* q) {
     find_legal(t, q);
     find_classes(t, q);
     find_work(t, q);
+    q->is_loose = 0;
+    for (int i = 0; i < t->num_tensors; ++i) q->is_loose |= call->strides[i] % kPackElems != 0;
     for (int i = 0; i < t->num_sizes; ++i) q->logs[i] = log2((double)call->sizes[i]);
 }
 
@@ -255,7 +260,7 @@ static void find_corrections(const AicfTable* t, const AicfQuery* q, double* cor
     for (int p = 0; p < t->num_survey_points; ++p) {
         const AicfSurveyPoint* point = &t->survey_points[p];
         if (!has_classes(point->classes, q->classes, t->num_survey_axes)) continue;
-        double distance = kNearest;
+        double distance = kNearest + (point->is_loose >= 0 && point->is_loose != q->is_loose ? kOtherRows : 0.0);
         for (int i = 0; i < t->num_sizes; ++i) {
             const double difference = point->logs[i] - q->logs[i];
             distance = distance + difference * difference;

@@ -102,6 +102,7 @@ typedef struct AicfTime {
 /* A surveyed problem; its errors are row `i` of the table's `errors` where this is point `i`. */
 typedef struct AicfSurveyPoint {
     int32_t classes[AICF_MAX_AXES];
+    int32_t is_loose; /* as a query's; -1: not known */
     double logs[AICF_MAX_SIZES];
 } AicfSurveyPoint;
 
@@ -182,6 +183,7 @@ typedef struct AicfQuery {
     AicfCall call;
     uint64_t legal[AICF_MASK_WORDS]; /* kernels whose domain holds */
     int32_t classes[AICF_MAX_AXES];  /* -1: in none */
+    int32_t is_loose;                /* rows of some tensor begin anywhere: not as many elements apart as a multiple of kPackElems */
     int32_t unit;                    /* of the flops; -1: the op has no cost */
     int32_t num_reads;
     double flops, bytes;

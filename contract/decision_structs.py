@@ -95,7 +95,7 @@ class AicfTime(ctypes.Structure):
 class AicfSurveyPoint(ctypes.Structure):
     """A surveyed problem."""
 
-    _fields_ = (("classes", INT32 * MAX_AXES), ("logs", DOUBLE * MAX_SIZES))
+    _fields_ = (("classes", INT32 * MAX_AXES), ("is_loose", INT32), ("logs", DOUBLE * MAX_SIZES))
 
 
 class AicfRow(ctypes.Structure):
@@ -182,6 +182,7 @@ class AicfQuery(ctypes.Structure):
         ("call", AicfCall),
         ("legal", Masks),
         ("classes", INT32 * MAX_AXES),
+        ("is_loose", INT32),
         ("unit", INT32),
         ("num_reads", INT32),
         ("flops", DOUBLE),

@@ -266,7 +266,8 @@ def _add_survey(table: DecisionTable, survey: Row, place: Mapping[str, int]) -> 
         columns = {known[name]: num_sizes + i for i, name in enumerate(group["kernels"]) if name in known}
         for point in group["points"]:
             _check_point(names, group, point)
-            table.lists["survey_points"].append(_fill(c.AicfSurveyPoint(), classes=classes, logs=find_logs(point[:num_sizes])))
+            made = c.AicfSurveyPoint(is_loose=int(group.get("loose", _NONE)))
+            table.lists["survey_points"].append(_fill(made, classes=classes, logs=find_logs(point[:num_sizes])))
             errors = (point[columns[k]] if k in columns else None for k in range(len(table.kernels)))
             table.lists["errors"] += [math.nan if error is None else float(error) for error in errors]
 

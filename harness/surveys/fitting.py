@@ -178,17 +178,18 @@ def ask(core: DecisionCore, row: TimesRow) -> Asked:
 def _describe_groups(measured: Measured, kept: Sequence[int], errors: Mapping[str, _Floats]) -> list[dict[str, Any]]:
     """Return the problems of each group in which some kernel with a model was timed."""
     core = measured.core
-    groups: dict[str, list[int]] = {}
+    groups: dict[tuple[str, bool], list[int]] = {}
     for i in kept:
-        groups.setdefault(core.table.names.axes.name_survey_group(core.find_classes(measured.asked[i])), []).append(i)
+        name = core.table.names.axes.name_survey_group(core.find_classes(measured.asked[i]))
+        groups.setdefault((name, bool(measured.asked[i].struct.is_loose)), []).append(i)
     listed = [
-        _describe_group(core, name, [measured.asked[i] for i in at], {k: e[at] for k, e in errors.items()})
-        for name, at in sorted(groups.items())
+        {"group": name, "loose": loose} | _describe_group(core, [measured.asked[i] for i in at], {k: e[at] for k, e in errors.items()})
+        for (name, loose), at in sorted(groups.items())
     ]
     return [group for group in listed if group["kernels"]]
 
 
-def _describe_group(core: DecisionCore, name: str, asked: Sequence[Asked], errors: Mapping[str, _Floats]) -> dict[str, Any]:
+def _describe_group(core: DecisionCore, asked: Sequence[Asked], errors: Mapping[str, _Floats]) -> dict[str, Any]:
     """Return the problems of one group: sizes, then by kernel by how much its model is off there (null: not timed)."""
     kernels = [kernel for kernel, off in errors.items() if not np.isnan(off).all()]
     points = []
@@ -196,7 +197,7 @@ def _describe_group(core: DecisionCore, name: str, asked: Sequence[Asked], error
         sizes = each.struct.call.sizes[: len(core.table.names.sizes)]
         off = (float(errors[kernel][i]) for kernel in kernels)
         points.append([*sizes, *(None if np.isnan(x) else round(x, _NUM_ERROR_DECIMALS) for x in off)])
-    return {"group": name, "kernels": kernels, "points": points}
+    return {"kernels": kernels, "points": points}
 
 
 def _list_medians(frozen: FrozenOp, arch: str, device: str) -> list[TimesRow]:

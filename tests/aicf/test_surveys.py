@@ -66,6 +66,13 @@ def test_a_near_problem_sets_the_model_right(frozen: FrozenOp) -> None:
     say = (0.3 + 1.0) ** -2
     assert times[first.kernel] == pytest.approx(first.predicted_us * (1 + 3.0 * say / (1 + say)))
     assert f"predicted to take {times[first.kernel]:.4g} us" in {c.kernel: c.dropped for c in told.candidates}[first.kernel]
+    loose = explain(
+        OP, call, HOPPER, registry=Registry.holding(replace(frozen, surveys={"sm_90a": survey | {"groups": [group | {"loose": True}]}}))
+    )
+    says = (0.3 + 1.0 + 16.0) ** -2
+    assert {c.kernel: c.survey_us for c in loose.candidates}[first.kernel] == pytest.approx(
+        first.predicted_us * (1 + 3.0 * says / (1 + says))
+    )
 
 
 def test_a_bucket_whose_winner_is_not_surveyed_is_decided_without_the_survey(frozen: FrozenOp) -> None:

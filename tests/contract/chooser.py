@@ -134,6 +134,8 @@ def predict_us(
     off, says = 0.0, 1.0
     exact: list[float] = []
     sizes = sorted(call.sizes)
+    outer = [[s] if isinstance(s, int) else s[:-1] for s in call.strides.values()]
+    loose = any(stride % 8 for strides in outer for stride in strides)
     own = "/".join(str(classes[axis]) for axis in list_axes(op, "survey")) or "any"
     for group in survey["groups"]:
         if group["group"] == own and name in group["kernels"]:
@@ -141,6 +143,7 @@ def predict_us(
                 error = point[len(sizes) + group["kernels"].index(name)]
                 if error is not None:
                     distance = sum((math.log2(p) - math.log2(call.sizes[s])) ** 2 for s, p in zip(sizes, point, strict=False))
+                    distance += 16.0 if group.get("loose", loose) != loose else 0.0
                     say = (distance + 0.3) ** -2
                     off, says = off + say * error, says + say
                     exact += [error] if distance == 0.0 else []

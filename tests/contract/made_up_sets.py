@@ -188,7 +188,8 @@ def draw_survey(generator: random.Random, description: Row, manifests: dict[str,
         for _ in range(generator.randrange(4)):
             errors = [None if generator.random() < 0.3 else round(generator.uniform(-0.6, 1.5), 4) for _ in timed]
             points.append([int(2 ** generator.uniform(0, 10)) for _ in names] + errors)
-        groups += [{"group": "/".join(classes) or "any", "kernels": timed, "points": points}] if points else []
+        loose: Row = generator.choice([{}, {"loose": False}, {"loose": True}])
+        groups += [{"group": "/".join(classes) or "any", "kernels": timed, "points": points} | loose] if points else []
     weights = {k: [float(f"{generator.uniform(0, 3):.3g}") for _ in range(generator.randint(5, 7))] for k in known}
     shapes = {k: draw_shape(generator, names) for k in known if generator.random() < 0.5}
     buckets = ["/".join(classes) for classes in itertools.product(*axes.values())]

@@ -72,7 +72,8 @@ def make_survey(op: dict[str, Any], kernels: list[str], generator: random.Random
             errors = [None if generator.random() < 0.3 else round(generator.uniform(-0.6, 1.5), 4) for _ in timed]
             points.append([int(2 ** generator.uniform(0, 14)) for _ in names] + errors)
         if points:
-            groups.append({"group": "/".join(classes), "kernels": timed, "points": points})
+            loose = generator.choice([{}, {"loose": False}, {"loose": True}])
+            groups.append({"group": "/".join(classes), "kernels": timed, "points": points} | loose)
     weights = {k: [float(f"{generator.uniform(0, 3):.3g}") for _ in range(7)] for k in known}
     shapes = {k: {"tile": dict.fromkeys(names, 64), "slots": 33.0, "idle_us": 2.0} for k in known[::2]}
     facts = {"kind": "survey", "arch": "sm_90a", "device": "made up", "record": "none"}

@@ -51,6 +51,7 @@ class Contests:
         mode: Mode,
         criteria: Any,
         budget_s: float,
+        expect: Any,
     ) -> Held:
         self.sides, self.num_opened = [s.name for s in sides], len({id(o) for o in opened})
         self.errors.append(criteria.error)

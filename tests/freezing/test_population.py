@@ -154,7 +154,7 @@ def test_a_candidate_that_a_gate_refuses_stays_out(tmp_path: Path) -> None:
 def test_only_a_survey_chooses_it_and_drawn_times_make_one(tmp_path: Path) -> None:
     run_promote(tmp_path, [make_candidate(OLD, 1)], make_hold({OLD: 50.0}), buckets=())
     (old,) = read_frozen_op(tmp_path, "softmax").kernels
-    times = {100 * i: {old: 10.0 + i, NEW: (10.0 + i) * (0.5 if i > 4 else 2.0)} for i in range(1, 9)}
+    times = {80 * i: {old: 10.0 + i, NEW: (10.0 + i) * (0.5 if i > 4 else 2.0)} for i in range(1, 9)}
     record = make_record(tmp_path / "drawn.json", times)
     run_population(tmp_path, [make_candidate(NEW, 2)], record)
     (entry,) = find_population(tmp_path)
@@ -167,10 +167,10 @@ def test_only_a_survey_chooses_it_and_drawn_times_make_one(tmp_path: Path) -> No
         assert found is not None
         return core.table.kernels[found.kernel], found.how
 
-    assert choose(800)[0] == old and choose(800)[1] in (How.NEAR, How.PRIOR)
+    assert choose(640)[0] == old and choose(640)[1] in (How.NEAR, How.PRIOR)
     adopt_survey(tmp_path, read_times("softmax", [record]), "sm_90a")
-    assert choose(800) == (entry["kernel"], How.SURVEYED)
-    assert choose(100) == (old, How.SURVEYED)
+    assert choose(640) == (entry["kernel"], How.SURVEYED)
+    assert choose(80) == (old, How.SURVEYED)
 
 
 def test_records_that_say_nothing_are_refused(tmp_path: Path) -> None:
@@ -210,7 +210,7 @@ def test_what_drawn_problems_need_passes_all_gates(tmp_path: Path) -> None:
     assert (decision.outcome, decision.kernel) == ("promoted", candidate.manifest["kernel"]) and done.changed == [decision]
 
 
-def test_padded_rows_and_unknown_attributes_make_no_survey(tmp_path: Path) -> None:
+def test_padded_rows_make_a_survey_by_their_strides(tmp_path: Path) -> None:
     record = make_record(tmp_path / "drawn.json", {100: {OLD: 1.0, NEW: 2.0}})
     document = json.loads(record.read_text())
     (row,) = document["runs"][0]["rows"]
@@ -218,5 +218,6 @@ def test_padded_rows_and_unknown_attributes_make_no_survey(tmp_path: Path) -> No
     document["runs"][0]["rows"] = [row, padded]
     record.write_text(json.dumps(document))
     times = read_times("softmax", [record])
-    assert [r["sizes"]["columns"] for r in times.rows] == [100] and times.device == "a GPU"
+    assert [r["sizes"]["columns"] for r in times.rows] == [100, 100] and times.device == "a GPU"
+    assert [r["strides"].get("x") for r in times.rows] == [None, 104]
     assert times.rows[0]["times_us"] == {OLD: 1.0, NEW: 2.0}  # neither the library nor the variant that was wrong
