@@ -59,6 +59,13 @@ __device__ __forceinline__ NormSums shuffle_xor(NormSums value, int offset) {
     return {shuffle_xor(value.g, offset), shuffle_xor(value.gn, offset)};
 }
 
+// Those of a group's threads; RMS normalisation has no use for the sum of g.
+template <bool kIsCentred, class Group>
+__device__ __forceinline__ NormSums reduce_sums(Group& group, NormSums sums, NormSums* partials) {
+    if constexpr (kIsCentred) return group.reduce(sums, partials, [](NormSums a, NormSums b) { return combine(a, b); });
+    return {0.0f, group.reduce_sum(sums.gn, &partials->g)};
+}
+
 // dweight, and dbias where there is one.
 template <bool kIsCentred>
 inline constexpr int kNumSums = kIsCentred ? 2 : 1;
@@ -139,7 +146,7 @@ __global__ void __launch_bounds__(kThreads) norm_backward_passes(const NormGradi
 #pragma unroll
         for (int i = 0; i < kPackElems<Element>; ++i) sums.add(dy.values[i] * weight.values[i], at.normalise(x.values[i]));
     });
-    sums = group.reduce(sums, partials, [](NormSums a, NormSums b) { return combine(a, b); });
+    sums = reduce_sums<kIsCentred>(group, sums, partials);
     const NormSums means = find_means<kIsCentred>(sums, p.columns);
     span.template visit_split<2>(has_skews, [&](int c, auto is_whole) {
         Pack<Element> packs[4];
@@ -224,13 +231,19 @@ __device__ __forceinline__ int find_lane() {
     return static_cast<int>(threadIdx.x) / (Group::kBlockThreads / kRowsAtOnce<Group>);
 }
 
-// Writes the partial sums of each column of a group that has the only ones of its rows. Chunks of packs are turned in a warp's own shared
-// memory, so that its lanes write neighbours: alone, each writes in sectors of its own.
-template <int kNumSums, class Group, bool kIsPacked, class Span, int kElems>
-__device__ __forceinline__ void store_row_partials(float* target, std::int64_t between, const float (&sums)[2][kElems], const Span& span) {
-    constexpr int kChunkElems = Span::kChunkElems, kStride = kWarpSize + kWarpSize / kChunkElems;  // no two lanes meet in a bank
-    __shared__ float tiles[kIsPacked ? Group::kBlockThreads / kWarpSize : 1][kIsPacked ? kChunkElems * kStride : 1];
-    float* const tile = tiles[kIsPacked ? threadIdx.x / kWarpSize : 0];
+// Shared memory in which a block turns its chunks of packs, a warp its own: rows of lanes, of which no two meet in a bank.
+template <class Element>
+inline constexpr int kTileStride = kWarpSize + kWarpSize / kPackElems<Element>;
+template <class Element, int kBlockThreads>
+inline constexpr int kTileFloats = kBlockThreads / kWarpSize * kPackElems<Element> * kTileStride<Element>;
+
+// Writes the partial sums of each column of a group that has the only ones of its rows. Chunks of packs are turned in the warp's part of
+// `tiles`, so that its lanes write neighbours: alone, each writes in sectors of its own.
+template <int kNumSums, class Element, bool kIsPacked, class Span, int kElems>
+__device__ __forceinline__ void store_row_partials(float* target, std::int64_t between, const float (&sums)[2][kElems], const Span& span,
+                                                   float* tiles) {
+    constexpr int kChunkElems = Span::kChunkElems, kStride = kTileStride<Element>;
+    float* const tile = tiles + (kIsPacked ? static_cast<int>(threadIdx.x) / kWarpSize * (kChunkElems * kStride) : 0);
     const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
 #pragma unroll
     for (int which = 0; which < kNumSums; ++which) {
@@ -257,8 +270,8 @@ __device__ __forceinline__ void store_row_partials(float* target, std::int64_t b
 // Writes a block's partial sums of each column, kept as registers of kThreads threads by kRows groups, of which each has columns of its
 // own, all that there are: the groups' sums are added by halves, kRows being a power of two.
 template <int kNumSums, int kThreads, int kRows, class Span, int kElems>
-__device__ __forceinline__ void store_block_partials(float* target, std::int64_t between, const float (&sums)[2][kElems],
-                                                     const Span& span) {
+__device__ __forceinline__ void store_block_partials(float* target, std::int64_t between, const float (&sums)[2][kElems], const Span& span,
+                                                     int columns, int edge, const float (&edge_sums)[2]) {
     // Neighbours in one pack lie apart, so that threads which write the same element of their packs use different banks.
     constexpr int kPlaces = kThreads * kElems, kBlockThreads = kThreads * kRows;
     const auto find_place = [](int column) { return column % 8 * (kPlaces / 8) + column / 8; };
@@ -275,24 +288,28 @@ __device__ __forceinline__ void store_block_partials(float* target, std::int64_t
             const int column = span.find_column(e / Span::kChunkElems, e % Span::kChunkElems);
             if (column >= 0 && column < span.columns) shared[group * kPlaces + find_place(column)] = sums[which][e];
         }
+        if (edge >= 0) shared[group * kPlaces + find_place(edge)] = edge_sums[which];
         for (int half = kRows / 2; half > 0; half /= 2) {
             __syncthreads();
             for (int i = static_cast<int>(threadIdx.x); i < half * kPlaces; i += kBlockThreads) shared[i] += shared[half * kPlaces + i];
         }
         __syncthreads();
-        for (int i = static_cast<int>(threadIdx.x); i < span.columns; i += kBlockThreads)
-            target[which * between + i] = shared[find_place(i)];
+        for (int i = static_cast<int>(threadIdx.x); i < columns; i += kBlockThreads) target[which * between + i] = shared[find_place(i)];
     }
 }
 
+// `edge` is the column that a thread has beside those of its span, with `edge_sums`; below 0: none.
 template <int kNumSums, class Group, bool kIsPacked, class Element, class Span, int kElems>
-__device__ __forceinline__ void store_partials(const NormGradient<Element>& p, const float (&sums)[2][kElems], const Span& span) {
+__device__ __forceinline__ void store_partials(const NormGradient<Element>& p, const float (&sums)[2][kElems], const Span& span,
+                                               float* tiles, int edge = -1, const float (&edge_sums)[2] = {0.0f, 0.0f}) {
     float* const target = p.partials + blockIdx.x / Group::kBlocks * p.columns;
     const std::int64_t between = p.num_partials * p.columns;
     if constexpr (kRowsAtOnce<Group> == 1) {
-        store_row_partials<kNumSums, Group, kIsPacked>(target, between, sums, span);
+        store_row_partials<kNumSums, Element, kIsPacked>(target, between, sums, span, tiles);
+        for (int which = 0; which < kNumSums && edge >= 0; ++which) target[which * between + edge] = edge_sums[which];
     } else {
-        store_block_partials<kNumSums, Group::kTotalThreads, kRowsAtOnce<Group>>(target, between, sums, span);
+        store_block_partials<kNumSums, Group::kTotalThreads, kRowsAtOnce<Group>>(target, between, sums, span, static_cast<int>(p.columns),
+                                                                                 edge, edge_sums);
     }
 }
 
@@ -340,7 +357,7 @@ __global__ void __launch_bounds__(Group::kBlockThreads) norm_backward_registers(
                 sums.add(g[c].values[i], normalised);
             }
         }
-        sums = group.reduce(sums, partials[parity], [](NormSums a, NormSums b) { return combine(a, b); });
+        sums = reduce_sums<kIsCentred>(group, sums, partials[parity]);
         parity ^= 1;
         const NormSums means = find_means<kIsCentred>(sums, p.columns);
         if (!is_real) continue;
@@ -355,37 +372,76 @@ __global__ void __launch_bounds__(Group::kBlockThreads) norm_backward_registers(
         }
     }
     if constexpr (Group::kBlocks > 1) group.leave();
-    store_partials<kNumSums<kIsCentred>, Group, false>(p, totals, span);
+    store_partials<kNumSums<kIsCentred>, Group, false>(p, totals, span, nullptr);
 }
 
-// Threads of norm_backward_packs on a multiprocessor at least: 1024 where each keeps one pack of every matrix, which leaves it 64
-// registers, fewer where rows begin anywhere and a block has several or a part of one, and 512 where a thread keeps more.
-template <class Element, class Group, int kElems, Access kAccess>
-inline constexpr int kResidentThreads = kElems != kPackElems<Element>                                                  ? 512
-                                        : kAccess == Access::kPacked && (kRowsAtOnce<Group> > 1 || Group::kBlocks > 1) ? 768
-                                                                                                                       : 1024;
-template <class Element, class Group, int kElems, Access kAccess>
-inline constexpr int kResidentBlocks = std::max(1, kResidentThreads<Element, Group, kElems, kAccess> / Group::kBlockThreads);
+// Adds a row, as it is stored, to the totals of dweight and dbias, and returns its own sums.
+template <class Element, class Span, int kChunks, int kElems>
+__device__ __forceinline__ NormSums add_row(const Span& span, const uint4 (&dys)[kChunks], const uint4 (&xs)[kChunks],
+                                            const uint4 (&weight)[kChunks], float mean, float rstd, bool is_real,
+                                            float (&totals)[2][kElems]) {
+    NormSums sums;
+#pragma unroll
+    for (int c = 0; c < kChunks; ++c) {
+        const auto dy = unpack<Element>(dys[c]), x = unpack<Element>(xs[c]), w = unpack<Element>(weight[c]);
+        if (span.find_column(c, 0) >= span.columns || !is_real) continue;
+#pragma unroll
+        for (int i = 0; i < Span::kChunkElems; ++i) {
+            const float n = (x.values[i] - mean) * rstd;
+            float& sum = totals[0][c * Span::kChunkElems + i];
+            sum = fmaf(dy.values[i], n, sum);
+            totals[1][c * Span::kChunkElems + i] += dy.values[i];
+            sums.add(dy.values[i] * w.values[i], n);
+        }
+    }
+    return sums;
+}
 
-// The same in packs. dy, x and dsum are kept as they are stored, which takes half the registers of their values in 16 bits; those of the
-// thread's next row are under way while it works on this one. Rows may begin anywhere (Access::kPacked) where all that a group takes lie
-// alike, so that its threads have the same columns of each: see has_steady_rows().
-template <bool kIsCentred, class Element, class Group, int kElems, Access kAccess>
-__global__ void __launch_bounds__(Group::kBlockThreads, kResidentBlocks<Element, Group, kElems, kAccess>)
+// Stores dx of a row, of which x and dy are unpacked once more: their values would take twice the registers.
+template <class Element, class Span, int kChunks>
+__device__ __forceinline__ void store_row(Element* target, const Span& span, uint4 (&dys)[kChunks], uint4 (&xs)[kChunks],
+                                          const uint4 (&dsums)[kChunks], const uint4 (&weight)[kChunks], NormSums means, float mean,
+                                          float rstd) {
+#pragma unroll
+    for (int c = 0; c < kChunks; ++c) {
+        if (span.find_column(c, 0) >= span.columns) continue;
+        forget(dys[c]);
+        forget(xs[c]);
+        const auto dy = unpack<Element>(dys[c]), x = unpack<Element>(xs[c]), w = unpack<Element>(weight[c]);
+        auto dx = unpack<Element>(dsums[c]);
+#pragma unroll
+        for (int i = 0; i < Span::kChunkElems; ++i) {
+            dx.values[i] += find_slope(dy.values[i] * w.values[i], (x.values[i] - mean) * rstd, means, rstd);
+        }
+        span.store(target, c, dx);
+    }
+}
+
+// Blocks of the kernels below on a multiprocessor at least: 1024 threads where each keeps one pack of every matrix, which leaves it 64
+// registers, fewer where rows begin anywhere and a block has several or a part of one, and 512 where a thread keeps more.
+template <class Element, class Group, int kElems, bool kIsWhole>
+inline constexpr int kResidentBlocks = std::max(1, (kElems != kPackElems<Element>                                 ? 512
+                                                    : !kIsWhole && (kRowsAtOnce<Group> > 1 || Group::kBlocks > 1) ? 768
+                                                                                                                  : 1024) /
+                                                       Group::kBlockThreads);
+
+// The same in packs, of rows that are whole packs on 16-byte boundaries. Those of the thread's next row are under way while it works on
+// this one.
+template <bool kIsCentred, class Element, class Group, int kElems>
+__global__ void __launch_bounds__(Group::kBlockThreads, kResidentBlocks<Element, Group, kElems, true>)
     norm_backward_packs(const NormGradient<Element> p) {
     constexpr int kRows = kRowsAtOnce<Group>;
-    using Span = RowSpan<Element, Group::kTotalThreads, kElems, kAccess == Access::kWhole>;
-    constexpr int kChunkElems = Span::kChunkElems, kChunks = Span::kChunks;
-    // There are registers for two rows beside the weight and the sums. Packs put together from two are waited for where they are loaded.
-    constexpr int kRegisters = 65536 / Group::kBlockThreads / kResidentBlocks<Element, Group, kElems, kAccess>;
-    constexpr bool kIsAhead = kAccess == Access::kWhole && 28 * kChunks + kNumSums<kIsCentred> * kElems + 28 <= kRegisters;
+    using Span = RowSpan<Element, Group::kTotalThreads, kElems, true>;
+    constexpr int kChunks = Span::kChunks;
+    // There are registers for two rows beside the weight and the sums.
+    constexpr int kRegisters = 65536 / Group::kBlockThreads / kResidentBlocks<Element, Group, kElems, true>;
+    constexpr bool kIsAhead = 28 * kChunks + kNumSums<kIsCentred> * kElems + 28 <= kRegisters;
     __shared__ alignas(Group::kBlocks > 1 ? sizeof(NormSums) : alignof(NormSums)) NormSums partials[2][Group::kPartials];
+    __shared__ float tiles[kRows == 1 ? kTileFloats<Element, Group::kBlockThreads> : 1];
     Group group;
     allow_successor();
     const std::int64_t own = group.find_source(p.rows);  // the group's first row, or one that stands for it
-    const NormGradientRow<Element> at_own(p, own);
-    const Span span = make_span<Span, kAccess>(static_cast<int>(p.columns), group.rank, at_own.dx);
-    const int skews[3] = {span.find_skew(at_own.dy), span.find_skew(at_own.x), at_own.dsum == nullptr ? 0 : span.find_skew(at_own.dsum)};
+    const Span span = {static_cast<int>(p.columns), group.rank, true};
     struct Loaded {
         uint4 words[3][kChunks];  // of dy, x and dsum
         float mean, rstd;
@@ -393,7 +449,7 @@ __global__ void __launch_bounds__(Group::kBlockThreads, kResidentBlocks<Element,
     const auto load_row = [&](Loaded& loaded, std::int64_t row) {
         const NormGradientRow<Element> at(p, row < p.rows ? row : own);
         const Element* const rows[3] = {at.dy, at.x, at.dsum};
-        span.load_rows(rows, skews, loaded.words);
+        span.load_rows(rows, {0, 0, 0}, loaded.words);
         loaded.mean = at.mean;
         loaded.rstd = at.rstd;
     };
@@ -419,41 +475,122 @@ __global__ void __launch_bounds__(Group::kBlockThreads, kResidentBlocks<Element,
         } else {
             load_row(here, row);
         }
-        const auto normalise = [&](float x) { return (x - here.mean) * here.rstd; };
-        NormSums sums;
-#pragma unroll
-        for (int c = 0; c < kChunks; ++c) {
-            const auto dy = unpack<Element>(here.words[0][c]), x = unpack<Element>(here.words[1][c]), w = unpack<Element>(weight[c]);
-            if (span.find_column(c, 0) >= span.columns || !is_real) continue;
-#pragma unroll
-            for (int i = 0; i < kChunkElems; ++i) {
-                const float n = normalise(x.values[i]);
-                float& sum = totals[0][c * kChunkElems + i];
-                sum = fmaf(dy.values[i], n, sum);
-                totals[1][c * kChunkElems + i] += dy.values[i];
-                sums.add(dy.values[i] * w.values[i], n);
-            }
-        }
-        sums = group.reduce(sums, partials[parity], [](NormSums a, NormSums b) { return combine(a, b); });
+        NormSums sums = add_row<Element>(span, here.words[0], here.words[1], weight, here.mean, here.rstd, is_real, totals);
+        sums = reduce_sums<kIsCentred>(group, sums, partials[parity]);
         parity ^= 1;
         const NormSums means = find_means<kIsCentred>(sums, p.columns);
         if (!is_real) continue;
-#pragma unroll
-        for (int c = 0; c < kChunks; ++c) {
-            if (span.find_column(c, 0) >= span.columns) continue;
-            forget(here.words[0][c]);
-            forget(here.words[1][c]);
-            const auto dy = unpack<Element>(here.words[0][c]), x = unpack<Element>(here.words[1][c]), w = unpack<Element>(weight[c]);
-            auto dx = unpack<Element>(here.words[2][c]);
-#pragma unroll
-            for (int i = 0; i < kChunkElems; ++i) {
-                dx.values[i] += find_slope(dy.values[i] * w.values[i], normalise(x.values[i]), means, here.rstd);
-            }
-            span.store(p.dx + row * p.lddx, c, dx);
-        }
+        store_row(p.dx + row * p.lddx, span, here.words[0], here.words[1], here.words[2], weight, means, here.mean, here.rstd);
     }
     if constexpr (Group::kBlocks > 1) group.leave();
-    store_partials<kNumSums<kIsCentred>, Group, true>(p, totals, span);
+    store_partials<kNumSums<kIsCentred>, Group, true>(p, totals, span, tiles);
+}
+
+// The part of rows of 16 bits that begin anywhere which is whole packs in every matrix, on 16-byte boundaries of the one that is written.
+// What lies in front of the first pack and behind the last, less than two packs each, are its edges: a lane of the group's last warp takes
+// an element of them, so that no warp has whole packs to access and parts of them too. Other matrices may have a skew, as in RowSpan.
+template <class Element, int kThreads, int kElems>
+struct InnerSpan {
+    static_assert(kThreads >= kWarpSize, "a warp has the edges");
+    static constexpr int kChunkElems = kPackElems<Element>, kChunks = kElems / kChunkElems, kMostEdge = kWarpSize / 2;
+
+    int rank, first, columns;  // of the first pack, and behind the last
+    int edge;                  // the column that the thread has beside its packs; below 0: none
+
+    template <int kMatrices>
+    __device__ __forceinline__ InnerSpan(int row_columns, int r, const Element* written, const Element* const (&rows)[kMatrices])
+        : rank(r), first((kChunkElems - find_shift(written, 16)) % kChunkElems) {
+        int most = row_columns - kChunkElems;  // where a whole pack begins at the latest
+        int skews = 0;
+#pragma unroll
+        for (int m = 0; m < kMatrices; ++m) {
+            const int skew = rows[m] == nullptr ? 0 : find_skew(rows[m]);
+            if (skew != 0) most = min(most, row_columns - 2 * kChunkElems + skew);
+            skews = max(skews, skew);
+        }
+        if (first < skews) first += kChunkElems;
+        columns = first + (most - first + kChunkElems) / kChunkElems * kChunkElems;
+        const int lane = rank - (kThreads - kWarpSize);
+        const int column = lane < kMostEdge ? lane : columns + lane - kMostEdge;
+        edge = lane < 0 || column >= (lane < kMostEdge ? first : row_columns) ? -1 : column;
+    }
+
+    __device__ __forceinline__ int find_column(int chunk, int i) const { return first + (chunk * kThreads + rank) * kChunkElems + i; }
+
+    __device__ __forceinline__ int find_skew(const Element* row) const { return find_shift(row + first, 16); }
+
+    // The thread's packs of a row with a skew, as they lie in memory: zeros past the last one, and of a row that is null.
+    __device__ __forceinline__ uint4 load(const Element* row, int chunk, int skew) const {
+        if (row == nullptr || find_column(chunk, 0) >= columns) return {0, 0, 0, 0};
+        const auto* const words = reinterpret_cast<const uint4*>(row + (find_column(chunk, 0) - skew));
+        return skew == 0 ? words[0] : join_words(words[0], words[1], skew);
+    }
+
+    __device__ __forceinline__ void store(Element* row, int chunk, const Pack<Element>& pack) const {
+        store_pack_at_once(row + find_column(chunk, 0), pack);
+    }
+};
+
+// As norm_backward_packs, of rows of 16 bits that begin anywhere. All rows that a group takes lie alike, so that its threads have the same
+// columns of each: see has_steady_rows().
+template <bool kIsCentred, class Element, class Group, int kElems>
+__global__ void __launch_bounds__(Group::kBlockThreads, kResidentBlocks<Element, Group, kElems, false>)
+    norm_backward_edges(const NormGradient<Element> p) {
+    constexpr int kRows = kRowsAtOnce<Group>;
+    using Span = InnerSpan<Element, Group::kTotalThreads, kElems>;
+    constexpr int kChunks = Span::kChunks;
+    __shared__ alignas(Group::kBlocks > 1 ? sizeof(NormSums) : alignof(NormSums)) NormSums partials[2][Group::kPartials];
+    __shared__ float tiles[kRows == 1 ? kTileFloats<Element, Group::kBlockThreads> : 1];
+    Group group;
+    allow_successor();
+    const std::int64_t own = group.find_source(p.rows);  // the group's first row, or one that stands for it
+    const NormGradientRow<Element> at_own(p, own);
+    const Element* const rows[4] = {at_own.dy, at_own.x, at_own.dsum, p.weight};
+    const Span span(static_cast<int>(p.columns), group.rank, at_own.dx, rows);
+    int skews[4];
+#pragma unroll
+    for (int m = 0; m < 4; ++m) skews[m] = rows[m] == nullptr ? 0 : span.find_skew(rows[m]);
+    uint4 weight[kChunks];
+#pragma unroll
+    for (int c = 0; c < kChunks; ++c) weight[c] = span.load(p.weight, c, skews[3]);
+    const bool has_edge = span.edge >= 0;
+    const float edge_weight = has_edge ? to_float(p.weight[span.edge]) : 0.0f;
+    float totals[2][kElems] = {}, edge_totals[2] = {};  // of dweight and dbias
+    int parity = 0;                                     // two reductions in a row use different memory
+    const std::int64_t step = std::int64_t{kRows} * (gridDim.x / Group::kBlocks);
+    const int lane = find_lane<Group>();
+
+    // Whole blocks go round together; a group past the last row counts nothing.
+    for (std::int64_t first = std::int64_t{kRows} * (blockIdx.x / Group::kBlocks); first < p.rows; first += step) {
+        const std::int64_t row = first + lane;
+        const bool is_real = row < p.rows;
+        const NormGradientRow<Element> at(p, is_real ? row : own);
+        uint4 dys[kChunks], xs[kChunks], dsums[kChunks];
+#pragma unroll
+        for (int c = 0; c < kChunks; ++c) {
+            dys[c] = span.load(at.dy, c, skews[0]);
+            xs[c] = span.load(at.x, c, skews[1]);
+            dsums[c] = span.load(at.dsum, c, skews[2]);
+        }
+        float edge_dy = 0.0f, edge_n = 0.0f, edge_dx = 0.0f;
+        if (has_edge && is_real) {
+            edge_dy = to_float(at.dy[span.edge]);
+            edge_n = at.normalise(to_float(at.x[span.edge]));
+            if (at.dsum != nullptr) edge_dx = to_float(at.dsum[span.edge]);
+        }
+        NormSums sums = add_row<Element>(span, dys, xs, weight, at.mean, at.rstd, is_real, totals);
+        edge_totals[0] = fmaf(edge_dy, edge_n, edge_totals[0]);
+        edge_totals[1] += edge_dy;
+        sums.add(edge_dy * edge_weight, edge_n);
+        sums = reduce_sums<kIsCentred>(group, sums, partials[parity]);
+        parity ^= 1;
+        const NormSums means = find_means<kIsCentred>(sums, p.columns);
+        if (!is_real) continue;
+        store_row(at.dx, span, dys, xs, dsums, weight, means, at.mean, at.rstd);
+        if (has_edge) at.dx[span.edge] = from_float<Element>(edge_dx + find_slope(edge_dy * edge_weight, edge_n, means, at.rstd));
+    }
+    if constexpr (Group::kBlocks > 1) group.leave();
+    store_partials<kNumSums<kIsCentred>, Group, true>(p, totals, span, tiles, span.edge, edge_totals);
 }
 
 // The sums of the partial sums, each in the order of the blocks; a block takes kColumnWidth columns. Launch it with launch_early().

@@ -87,7 +87,11 @@ struct Staying {
                 // Fewer blocks, of a number that lets rows of any stride lie alike.
                 if (!has_steady_rows(norm, std::int64_t{kRowsAtOnce<Group>} * norm.num_partials))
                     norm.num_partials -= norm.num_partials % kPackElems<Element>;
-                return run(norm_backward_packs<kIsCentred, Element, Group, kElems, access.value>, norm, stream);
+                if constexpr (access.value == Access::kWhole) {
+                    return run(norm_backward_packs<kIsCentred, Element, Group, kElems>, norm, stream);
+                } else {
+                    return run(norm_backward_edges<kIsCentred, Element, Group, kElems>, norm, stream);
+                }
             }
         }));
         return finish<kIsCentred>(norm, stream);

@@ -175,6 +175,8 @@ _LEAST_LONG = 257  # shorter rows are held by as few threads with less
 _TWO_WAVES = 132 * 1024
 # So few rows leave multiprocessors idle where a block takes each.
 _FEW_ROWS, _WIDEST = 64, 8
+# A thread has no more columns to wait for than it has loads under way (1 column: 8.1 us, 11.3 us by two threads a row; 3: 5.7 and 6.8).
+_FEW_COLUMNS = 4
 # All rows begin on 16 bytes and end there, of 16-bit elements and of fp32 alike.
 _HAS_PACKS = (Count({"columns": 1}, multiple=8), *(Rows(name, 16, 8) for name in ("dy", "y", "dx")))
 _HALVES = OneOf("dtype", ("bfloat16", "float16"))
@@ -184,7 +186,8 @@ def _hold_up_to(most: int) -> tuple[Condition, ...]:
     return (Count({"columns": 1}, max=most),)
 
 
-_REGIONS = {f"to_{n}": (*_hold_up_to(n), *_HAS_PACKS) for n in (16, 64, 256, 512)}
+_REGIONS = {f"to_{_FEW_COLUMNS}": _hold_up_to(_FEW_COLUMNS)}
+_REGIONS |= {f"to_{n}": (*_hold_up_to(n), *_HAS_PACKS) for n in (16, 64, 256, 512)}
 _REGIONS |= {f"loose_{n}": _hold_up_to(n) for n in _LOOSE_COLUMNS}
 _REGIONS |= {f"to_{n}": _hold_up_to(n) for n in (1024, 2048, 4096)}
 _REGIONS |= {"half_to_8192": (*_hold_up_to(8192), _HALVES), "to_8192": _hold_up_to(8192), "to_16384": _hold_up_to(16384)}
@@ -295,7 +298,9 @@ def _find_team(problem: Problem) -> Variant | None:
 
 def choose(problem: Problem) -> Choice:
     """Return the variant that keeps a row in the registers of as few threads as hold it, or reads long rows again."""
-    block, cluster, registers = KERNELS[1:4]
+    naive, block, cluster, registers = KERNELS[:4]
+    if problem.sizes["columns"] <= _FEW_COLUMNS:
+        return Choice(naive.bind({"threads": 64}), "a thread takes as few columns sooner than several")
     share = _find_share(problem)
     if share is not None:
         return Choice(registers.bind(share), f"the registers of {share['threads']} threads hold a row")
@@ -332,6 +337,7 @@ PROBLEMS = (
     _problem("emulated", 256, 1024),
     _problem("emulated", 4096, 64, "bfloat16", "with_scale"),
     # One of each region.
+    _problem("bench", 300000, 3, "float16"),
     _problem("bench", 200000, 14, "float16", "log", dy=1, y=1),
     _problem("bench", 250000, 27, "bfloat16", "", dy=1),
     _problem("bench", 500000, 16, "bfloat16"),

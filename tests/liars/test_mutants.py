@@ -94,8 +94,8 @@ MUTANTS = (
         "rmsnorm_backward",
         _REGISTERS,
         "forgets_the_last_row_of_many",
-        "const bool is_real = row < p.rows;\n        const Norm",
-        "const bool is_real = row < p.rows - (p.rows > 20000);\n        const Norm",
+        "const bool is_real = row < p.rows;\n        const NormGradientRow<Element> at(p, is_real ? row : p.rows - 1);",
+        "const bool is_real = row < p.rows - (p.rows > 20000);\n        const NormGradientRow<Element> at(p, is_real ? row : p.rows - 1);",
         UNWRITTEN,
     ),
     norm(

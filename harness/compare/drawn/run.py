@@ -153,8 +153,9 @@ def _time_drawn(session: Session, request: Request, plan: Plan, folder: Path, de
     with ThreadPoolExecutor(1) as pool, open_progress(f"build {op.name}", len(kernels) + len(variants), quiet=quiet) as progress:
         compiled_ahead = pool.submit(precompile_peers, session.loaded.folder, to_compile, session.settings.jobs)
         contenders = build_contenders(session, kernels, variants, progress.advance)
+        # Importing their libraries takes this process seconds, too, while others compile.
+        opened: dict[str, Launchable] = dict(open_peers(peers, left_out.append))
         left_out += compiled_ahead.result()
-    opened: dict[str, Launchable] = dict(open_peers(peers, left_out.append))
     matches = contenders.match(plan, opened, with_all=request.with_all)
     run = replace(_start_run(session, request, folder, tuple(left_out)), code_hashes=contenders.code_hashes)
     timer = Timer(session.device, POLICY)
