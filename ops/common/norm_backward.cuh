@@ -417,24 +417,21 @@ __device__ __forceinline__ void store_row(Element* target, const Span& span, uin
     }
 }
 
-// Blocks of the kernels below on a multiprocessor at least: 1024 threads where each keeps one pack of every matrix, which leaves it 64
-// registers, fewer where rows begin anywhere and a block has several or a part of one, and 512 where a thread keeps more.
-template <class Element, class Group, int kElems, bool kIsWhole>
-inline constexpr int kResidentBlocks = std::max(1, (kElems != kPackElems<Element>                                 ? 512
-                                                    : !kIsWhole && (kRowsAtOnce<Group> > 1 || Group::kBlocks > 1) ? 768
-                                                                                                                  : 1024) /
-                                                       Group::kBlockThreads);
+// Blocks of norm_backward_packs on a multiprocessor at least: 1024 threads where each keeps one pack of every matrix, which leaves it 64
+// registers, and 512 where it keeps more.
+template <class Element, class Group, int kElems>
+inline constexpr int kResidentBlocks = std::max(1, (kElems == kPackElems<Element> ? 1024 : 512) / Group::kBlockThreads);
 
 // The same in packs, of rows that are whole packs on 16-byte boundaries. Those of the thread's next row are under way while it works on
 // this one.
 template <bool kIsCentred, class Element, class Group, int kElems>
-__global__ void __launch_bounds__(Group::kBlockThreads, kResidentBlocks<Element, Group, kElems, true>)
+__global__ void __launch_bounds__(Group::kBlockThreads, kResidentBlocks<Element, Group, kElems>)
     norm_backward_packs(const NormGradient<Element> p) {
     constexpr int kRows = kRowsAtOnce<Group>;
     using Span = RowSpan<Element, Group::kTotalThreads, kElems, true>;
     constexpr int kChunks = Span::kChunks;
     // There are registers for two rows beside the weight and the sums.
-    constexpr int kRegisters = 65536 / Group::kBlockThreads / kResidentBlocks<Element, Group, kElems, true>;
+    constexpr int kRegisters = 65536 / Group::kBlockThreads / kResidentBlocks<Element, Group, kElems>;
     constexpr bool kIsAhead = 28 * kChunks + kNumSums<kIsCentred> * kElems + 28 <= kRegisters;
     __shared__ alignas(Group::kBlocks > 1 ? sizeof(NormSums) : alignof(NormSums)) NormSums partials[2][Group::kPartials];
     __shared__ float tiles[kRows == 1 ? kTileFloats<Element, Group::kBlockThreads> : 1];
@@ -519,11 +516,23 @@ struct InnerSpan {
 
     __device__ __forceinline__ int find_skew(const Element* row) const { return find_shift(row + first, 16); }
 
-    // The thread's packs of a row with a skew, as they lie in memory: zeros past the last one, and of a row that is null.
-    __device__ __forceinline__ uint4 load(const Element* row, int chunk, int skew) const {
-        if (row == nullptr || find_column(chunk, 0) >= columns) return {0, 0, 0, 0};
-        const auto* const words = reinterpret_cast<const uint4*>(row + (find_column(chunk, 0) - skew));
-        return skew == 0 ? words[0] : join_words(words[0], words[1], skew);
+    // The thread's packs of a row as they lie in memory, with a skew in two halves, of which join() makes one: nothing is looked at before.
+    // Zeros past the last one, and of a row that is null.
+    __device__ __forceinline__ void load(const Element* row, int skew, uint4 (&words)[kChunks], uint4 (&next)[kChunks]) const {
+#pragma unroll
+        for (int chunk = 0; chunk < kChunks; ++chunk) {
+            const bool is_there = row != nullptr && find_column(chunk, 0) < columns;
+            const auto* const pack = reinterpret_cast<const uint4*>(row + (find_column(chunk, 0) - skew));
+            words[chunk] = next[chunk] = {0, 0, 0, 0};
+            if (is_there) words[chunk] = pack[0];
+            if (is_there && skew != 0) next[chunk] = pack[1];
+        }
+    }
+
+    __device__ __forceinline__ void join(int skew, uint4 (&words)[kChunks], const uint4 (&next)[kChunks]) const {
+        if (skew == 0) return;
+#pragma unroll
+        for (int chunk = 0; chunk < kChunks; ++chunk) words[chunk] = join_words(words[chunk], next[chunk], skew);
     }
 
     __device__ __forceinline__ void store(Element* row, int chunk, const Pack<Element>& pack) const {
@@ -531,10 +540,16 @@ struct InnerSpan {
     }
 };
 
+// Of norm_backward_edges: fewer, where two sums a column are kept beside an edge's, or a block has several rows or a part of one.
+template <bool kIsCentred, class Element, class Group, int kElems>
+inline constexpr int kResidentEdges = kIsCentred || kRowsAtOnce<Group> > 1 || Group::kBlocks > 1
+                                          ? std::min(std::max(1, 768 / Group::kBlockThreads), kResidentBlocks<Element, Group, kElems>)
+                                          : kResidentBlocks<Element, Group, kElems>;
+
 // As norm_backward_packs, of rows of 16 bits that begin anywhere. All rows that a group takes lie alike, so that its threads have the same
 // columns of each: see has_steady_rows().
 template <bool kIsCentred, class Element, class Group, int kElems>
-__global__ void __launch_bounds__(Group::kBlockThreads, kResidentBlocks<Element, Group, kElems, false>)
+__global__ void __launch_bounds__(Group::kBlockThreads, kResidentEdges<kIsCentred, Element, Group, kElems>)
     norm_backward_edges(const NormGradient<Element> p) {
     constexpr int kRows = kRowsAtOnce<Group>;
     using Span = InnerSpan<Element, Group::kTotalThreads, kElems>;
@@ -545,14 +560,12 @@ __global__ void __launch_bounds__(Group::kBlockThreads, kResidentBlocks<Element,
     allow_successor();
     const std::int64_t own = group.find_source(p.rows);  // the group's first row, or one that stands for it
     const NormGradientRow<Element> at_own(p, own);
-    const Element* const rows[4] = {at_own.dy, at_own.x, at_own.dsum, p.weight};
-    const Span span(static_cast<int>(p.columns), group.rank, at_own.dx, rows);
-    int skews[4];
-#pragma unroll
-    for (int m = 0; m < 4; ++m) skews[m] = rows[m] == nullptr ? 0 : span.find_skew(rows[m]);
-    uint4 weight[kChunks];
-#pragma unroll
-    for (int c = 0; c < kChunks; ++c) weight[c] = span.load(p.weight, c, skews[3]);
+    const Element* const all[4] = {at_own.dy, at_own.x, at_own.dsum, p.weight};
+    const Span span(static_cast<int>(p.columns), group.rank, at_own.dx, all);
+    const int skews[3] = {span.find_skew(at_own.dy), span.find_skew(at_own.x), at_own.dsum == nullptr ? 0 : span.find_skew(at_own.dsum)};
+    uint4 weight[kChunks], next[3][kChunks];
+    span.load(p.weight, span.find_skew(p.weight), weight, next[0]);
+    span.join(span.find_skew(p.weight), weight, next[0]);
     const bool has_edge = span.edge >= 0;
     const float edge_weight = has_edge ? to_float(p.weight[span.edge]) : 0.0f;
     float totals[2][kElems] = {}, edge_totals[2] = {};  // of dweight and dbias
@@ -565,20 +578,19 @@ __global__ void __launch_bounds__(Group::kBlockThreads, kResidentBlocks<Element,
         const std::int64_t row = first + lane;
         const bool is_real = row < p.rows;
         const NormGradientRow<Element> at(p, is_real ? row : own);
-        uint4 dys[kChunks], xs[kChunks], dsums[kChunks];
-#pragma unroll
-        for (int c = 0; c < kChunks; ++c) {
-            dys[c] = span.load(at.dy, c, skews[0]);
-            xs[c] = span.load(at.x, c, skews[1]);
-            dsums[c] = span.load(at.dsum, c, skews[2]);
-        }
+        uint4 words[3][kChunks];
+        span.load(at.dy, skews[0], words[0], next[0]);
+        span.load(at.x, skews[1], words[1], next[1]);
+        span.join(skews[0], words[0], next[0]);
+        span.join(skews[1], words[1], next[1]);
+        span.load(at.dsum, skews[2], words[2], next[2]);  // wanted last
         float edge_dy = 0.0f, edge_n = 0.0f, edge_dx = 0.0f;
         if (has_edge && is_real) {
             edge_dy = to_float(at.dy[span.edge]);
             edge_n = at.normalise(to_float(at.x[span.edge]));
             if (at.dsum != nullptr) edge_dx = to_float(at.dsum[span.edge]);
         }
-        NormSums sums = add_row<Element>(span, dys, xs, weight, at.mean, at.rstd, is_real, totals);
+        NormSums sums = add_row<Element>(span, words[0], words[1], weight, at.mean, at.rstd, is_real, totals);
         edge_totals[0] = fmaf(edge_dy, edge_n, edge_totals[0]);
         edge_totals[1] += edge_dy;
         sums.add(edge_dy * edge_weight, edge_n);
@@ -586,7 +598,8 @@ __global__ void __launch_bounds__(Group::kBlockThreads, kResidentBlocks<Element,
         parity ^= 1;
         const NormSums means = find_means<kIsCentred>(sums, p.columns);
         if (!is_real) continue;
-        store_row(at.dx, span, dys, xs, dsums, weight, means, at.mean, at.rstd);
+        span.join(skews[2], words[2], next[2]);
+        store_row(at.dx, span, words[0], words[1], words[2], weight, means, at.mean, at.rstd);
         if (has_edge) at.dx[span.edge] = from_float<Element>(edge_dx + find_slope(edge_dy * edge_weight, edge_n, means, at.rstd));
     }
     if constexpr (Group::kBlocks > 1) group.leave();

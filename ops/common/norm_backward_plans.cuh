@@ -71,6 +71,9 @@ struct cluster_passes : Slabs<kIsCentred, t, Element> {
     }
 };
 
+// Those for which the op's numbers of blocks are multiples.
+inline constexpr int kMultiprocessors = 132;
+
 // Blocks, or teams of them, that stay.
 template <bool kIsCentred, auto t, class Element, class Group>
 struct Staying {
@@ -84,7 +87,10 @@ struct Staying {
             if constexpr (access.value == Access::kByElement) {
                 return run(norm_backward_registers<kIsCentred, Element, Group, kElems>, norm, stream);
             } else {
-                // Fewer blocks, of a number that lets rows of any stride lie alike.
+                // No more blocks than stay at once.
+                if (access.value == Access::kPacked)
+                    norm.num_partials = std::min(norm.num_partials, kMultiprocessors * kResidentEdges<kIsCentred, Element, Group, kElems>);
+                // Fewer, of a number that lets rows of any stride lie alike.
                 if (!has_steady_rows(norm, std::int64_t{kRowsAtOnce<Group>} * norm.num_partials))
                     norm.num_partials -= norm.num_partials % kPackElems<Element>;
                 if constexpr (access.value == Access::kWhole) {
