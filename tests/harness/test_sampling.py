@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from harness.compare.drawn.problems import draw_problems
-from harness.compare.drawn.timing import expect
 from harness.discover import find_op, find_ops
 from harness.spec import Indices, Op, Problem
+from harness.timing.ahead import expect
 from harness.timing.rounds import TIMING_DISTRIBUTION
 from harness.verify.inputs import make_inputs
 from harness.verify.places import Restriction, is_sampled_in_full, list_restrictions

@@ -16,10 +16,10 @@ from harness.build.builder import open_store
 from harness.build.sealed import SealedKernels, open_sealed
 from harness.compare.drawn.frozen_choice import choose_frozen
 from harness.compare.drawn.problems import draw_problems
-from harness.compare.drawn.timing import expect
 from harness.discover import find_op
 from harness.errors import FrozenError
 from harness.spec import Problem
+from harness.timing.ahead import expect
 from harness.verify.case import Case
 
 OP = "softmax"
