@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,13 +11,12 @@ from harness.benchmark.session import Session
 from harness.build.builder import BuildResult
 from harness.compare.variants import Compared, Side, compare_sides
 from harness.records.sweeps import SweepPoint
-from harness.spec import Op, Problem
+from harness.spec import Problem
+from harness.timing.ahead import ExpectedAhead
 from harness.timing.batches import Mode
 from harness.timing.gpu_lock import GpuLock
-from harness.timing.rounds import expect_timed
 from harness.timing.timer import Timer
 from harness.timing.verdicts import Criteria, Verdict
-from harness.verify.reference import Expected
 
 # Slower than the best by this much in the screen, a variant is no finalist.
 _FINALIST_WITHIN = 1.1
@@ -38,19 +36,6 @@ class Winner:
         return vars(self) | {"comparisons": [c.to_json() for c in self.comparisons]}
 
 
-class Expectations:
-    """What is expected of the outputs on the problems of the finals, computed in a thread while the screen goes on."""
-
-    def __init__(self, op: Op, problems: Sequence[Problem]) -> None:
-        pool = ThreadPoolExecutor(1)
-        self._found = {p.name: pool.submit(expect_timed, op, p) for p in problems}
-        pool.shutdown(wait=False)
-
-    def find(self, problem: Problem) -> Expected:
-        """Wait for it; raises what the op's own callables raise."""
-        return self._found[problem.name].result()
-
-
 def hold_finals(
     session: Session,
     builds: Sequence[BuildResult],
@@ -58,7 +43,7 @@ def hold_finals(
     points: Sequence[SweepPoint],
     problem: Problem,
     num_finalists: int,
-    expectations: Expectations,
+    ahead: ExpectedAhead,
 ) -> Winner | None:
     """Measure the fastest of the screen anew against the fastest listed variant; None where nothing passed.
 
@@ -76,7 +61,7 @@ def hold_finals(
     if not close:
         return Winner(problem.name, incumbent.variant, incumbent.variant, ())
     sides = [Side(p.variant, session.loaded.op, by_name[p.variant], binding) for p in (incumbent, *close)]
-    expected = expectations.find(problem)
+    expected = ahead.find(problem)
     with GpuLock(session.device.properties.uuid).hold():
         timer = Timer(session.device)
         try:

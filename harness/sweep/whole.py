@@ -14,11 +14,13 @@ from harness.build.builder import BuildResult
 from harness.records.provenance import find_commit
 from harness.records.sweeps import Sweep, SweepPoint, save_sweep
 from harness.spec import Problem, SpecError
-from harness.sweep.finals import Expectations, Winner, hold_finals
+from harness.sweep.finals import Winner, hold_finals
 from harness.sweep.progress import GpuUse, Progress
 from harness.sweep.run import SweepPlan, SweepRun
 from harness.sweep.startup import Preparation
 from harness.terminal.console import open_progress
+from harness.timing.ahead import ExpectedAhead
+from harness.timing.rounds import expect_timed
 
 __all__ = ["SweepDone", "SweepPlan", "run_sweep"]
 
@@ -76,17 +78,17 @@ def run_sweep(
         raise SpecError("--save writes measured times, and on the emulated device nothing is timed")
     sweep, use = SweepRun(session, plan, problems, preparation), GpuUse()
     holds_finals = bool(num_finalists) and not is_model
-    expectations = Expectations(op, problems if holds_finals else ())
-    points, builds = _screen(sweep, op.name, use, quiet=quiet)
-    if save is not None:
-        save_sweep(save, Sweep(_describe_sweep(session, plan.num_samples), tuple(points)))
     winners: list[Winner] = []
-    for p in problems:
-        _tell_screen(points, p.name, session.target.name if is_model else "", say)
-        winner = hold_finals(session, builds, sweep.binding, points, p, num_finalists, expectations) if holds_finals else None
-        if winner is not None:
-            winners.append(winner)
-            _tell_winner(winner, say)
+    with ExpectedAhead(op, problems if holds_finals else (), expect_timed, num_threads=1) as ahead:
+        points, builds = _screen(sweep, op.name, use, quiet=quiet)
+        if save is not None:
+            save_sweep(save, Sweep(_describe_sweep(session, plan.num_samples), tuple(points)))
+        for p in problems:
+            _tell_screen(points, p.name, session.target.name if is_model else "", say)
+            winner = hold_finals(session, builds, sweep.binding, points, p, num_finalists, ahead) if holds_finals else None
+            if winner is not None:
+                winners.append(winner)
+                _tell_winner(winner, say)
     figures = use.to_figures()
     if figures:
         session.record(None, kind="sweep_use", variant="*", problem="*", status="passed", figures=figures)

@@ -1,10 +1,10 @@
-"""Inputs and float64 references of the next problems, computed while the GPU works on this one."""
+"""Inputs and float64 references of the next problems, computed while the GPU works on others."""
 
 from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from harness.spec import Op, Problem
@@ -25,16 +25,19 @@ def expect(op: Op, problem: Problem) -> Expected:
 
 
 class ExpectedAhead:
-    """What :func:`expect` gives for problems that are asked for in their order, of which some may be left out.
+    """What is expected on problems that are asked for in their order, of which some may be left out: a context manager.
 
-    That of the next few is computed meanwhile, as far as their inputs fit the host's memory. Close it, or use it as a context manager.
+    That of the next few is computed meanwhile, as far as their inputs fit the host's memory, in ``num_threads``, by ``compute``:
+    :func:`expect` where that is None.
     """
 
-    def __init__(self, op: Op, problems: Iterable[Problem]) -> None:
-        self._op, self._rest = op, deque(problems)
+    def __init__(
+        self, op: Op, problems: Iterable[Problem], compute: Callable[[Op, Problem], Expected] | None = None, num_threads: int = _THREADS
+    ) -> None:
+        self._op, self._rest, self._compute = op, deque(problems), compute or expect
         self._waiting: deque[tuple[Problem, Future[Expected], float]] = deque()
         self._memory = _MEMORY_SHARE * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        self._pool = ThreadPoolExecutor(_THREADS)
+        self._pool = ThreadPoolExecutor(num_threads)
 
     def __enter__(self) -> ExpectedAhead:
         self._start()
@@ -49,7 +52,7 @@ class ExpectedAhead:
         Those in front of it are dropped; one that is behind, or unknown, is computed now.
         """
         if problem.name not in {p.name for p in (*(p for p, _, _ in self._waiting), *self._rest)}:
-            return expect(self._op, problem)
+            return self._compute(self._op, problem)
         while True:
             self._start()
             first, future, _ = self._waiting.popleft()
@@ -63,7 +66,7 @@ class ExpectedAhead:
             if self._waiting and sum(s for _, _, s in self._waiting) + size > self._memory:
                 return
             problem = self._rest.popleft()
-            self._waiting.append((problem, self._pool.submit(expect, self._op, problem), size))
+            self._waiting.append((problem, self._pool.submit(self._compute, self._op, problem), size))
 
 
 def expect_ahead(op: Op, problems: Iterable[Problem]) -> Iterator[Expected]:

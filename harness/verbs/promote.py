@@ -197,7 +197,7 @@ def _decide(
     try:
         with (
             ExpectedAhead(session.loaded.op, problems) as expected,
-            ContestRunner(session, frozen, timer, request.criteria, budget_s=budget_s, expected=expected) as runner,
+            ContestRunner(session, frozen, timer, request.criteria, budget_s=budget_s, expect=expected.find) as runner,
         ):
             runner.build_incumbents(list_incumbents(session, frozen, request))
             return promote(session, frozen, candidates, request, runner.hold, say)

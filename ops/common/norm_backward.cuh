@@ -231,19 +231,13 @@ __device__ __forceinline__ int find_lane() {
     return static_cast<int>(threadIdx.x) / (Group::kBlockThreads / kRowsAtOnce<Group>);
 }
 
-// Shared memory in which a block turns its chunks of packs, a warp its own: rows of lanes, of which no two meet in a bank.
-template <class Element>
-inline constexpr int kTileStride = kWarpSize + kWarpSize / kPackElems<Element>;
-template <class Element, int kBlockThreads>
-inline constexpr int kTileFloats = kBlockThreads / kWarpSize * kPackElems<Element> * kTileStride<Element>;
-
-// Writes the partial sums of each column of a group that has the only ones of its rows. Chunks of packs are turned in the warp's part of
-// `tiles`, so that its lanes write neighbours: alone, each writes in sectors of its own.
-template <int kNumSums, class Element, bool kIsPacked, class Span, int kElems>
-__device__ __forceinline__ void store_row_partials(float* target, std::int64_t between, const float (&sums)[2][kElems], const Span& span,
-                                                   float* tiles) {
-    constexpr int kChunkElems = Span::kChunkElems, kStride = kTileStride<Element>;
-    float* const tile = tiles + (kIsPacked ? static_cast<int>(threadIdx.x) / kWarpSize * (kChunkElems * kStride) : 0);
+// Writes the partial sums of each column of a group that has the only ones of its rows. Chunks of packs are turned in a warp's own shared
+// memory, so that its lanes write neighbours: alone, each writes in sectors of its own.
+template <int kNumSums, class Group, bool kIsPacked, class Span, int kElems>
+__device__ __forceinline__ void store_row_partials(float* target, std::int64_t between, const float (&sums)[2][kElems], const Span& span) {
+    constexpr int kChunkElems = Span::kChunkElems, kStride = kWarpSize + kWarpSize / kChunkElems;  // no two lanes meet in a bank
+    __shared__ float tiles[kIsPacked ? Group::kBlockThreads / kWarpSize : 1][kIsPacked ? kChunkElems * kStride : 1];
+    float* const tile = tiles[kIsPacked ? threadIdx.x / kWarpSize : 0];
     const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
 #pragma unroll
     for (int which = 0; which < kNumSums; ++which) {
@@ -301,11 +295,11 @@ __device__ __forceinline__ void store_block_partials(float* target, std::int64_t
 // `edge` is the column that a thread has beside those of its span, with `edge_sums`; below 0: none.
 template <int kNumSums, class Group, bool kIsPacked, class Element, class Span, int kElems>
 __device__ __forceinline__ void store_partials(const NormGradient<Element>& p, const float (&sums)[2][kElems], const Span& span,
-                                               float* tiles, int edge = -1, const float (&edge_sums)[2] = {0.0f, 0.0f}) {
+                                               int edge = -1, const float (&edge_sums)[2] = {0.0f, 0.0f}) {
     float* const target = p.partials + blockIdx.x / Group::kBlocks * p.columns;
     const std::int64_t between = p.num_partials * p.columns;
     if constexpr (kRowsAtOnce<Group> == 1) {
-        store_row_partials<kNumSums, Element, kIsPacked>(target, between, sums, span, tiles);
+        store_row_partials<kNumSums, Group, kIsPacked>(target, between, sums, span);
         for (int which = 0; which < kNumSums && edge >= 0; ++which) target[which * between + edge] = edge_sums[which];
     } else {
         store_block_partials<kNumSums, Group::kTotalThreads, kRowsAtOnce<Group>>(target, between, sums, span, static_cast<int>(p.columns),
@@ -372,7 +366,7 @@ __global__ void __launch_bounds__(Group::kBlockThreads) norm_backward_registers(
         }
     }
     if constexpr (Group::kBlocks > 1) group.leave();
-    store_partials<kNumSums<kIsCentred>, Group, false>(p, totals, span, nullptr);
+    store_partials<kNumSums<kIsCentred>, Group, false>(p, totals, span);
 }
 
 // Adds a row, as it is stored, to the totals of dweight and dbias, and returns its own sums.
@@ -434,7 +428,6 @@ __global__ void __launch_bounds__(Group::kBlockThreads, kResidentBlocks<Element,
     constexpr int kRegisters = 65536 / Group::kBlockThreads / kResidentBlocks<Element, Group, kElems>;
     constexpr bool kIsAhead = 28 * kChunks + kNumSums<kIsCentred> * kElems + 28 <= kRegisters;
     __shared__ alignas(Group::kBlocks > 1 ? sizeof(NormSums) : alignof(NormSums)) NormSums partials[2][Group::kPartials];
-    __shared__ float tiles[kRows == 1 ? kTileFloats<Element, Group::kBlockThreads> : 1];
     Group group;
     allow_successor();
     const std::int64_t own = group.find_source(p.rows);  // the group's first row, or one that stands for it
@@ -480,7 +473,7 @@ __global__ void __launch_bounds__(Group::kBlockThreads, kResidentBlocks<Element,
         store_row(p.dx + row * p.lddx, span, here.words[0], here.words[1], here.words[2], weight, means, here.mean, here.rstd);
     }
     if constexpr (Group::kBlocks > 1) group.leave();
-    store_partials<kNumSums<kIsCentred>, Group, true>(p, totals, span, tiles);
+    store_partials<kNumSums<kIsCentred>, Group, true>(p, totals, span);
 }
 
 // The part of rows of 16 bits that begin anywhere which is whole packs in every matrix, on 16-byte boundaries of the one that is written.
@@ -555,7 +548,6 @@ __global__ void __launch_bounds__(Group::kBlockThreads, kResidentEdges<kIsCentre
     using Span = InnerSpan<Element, Group::kTotalThreads, kElems>;
     constexpr int kChunks = Span::kChunks;
     __shared__ alignas(Group::kBlocks > 1 ? sizeof(NormSums) : alignof(NormSums)) NormSums partials[2][Group::kPartials];
-    __shared__ float tiles[kRows == 1 ? kTileFloats<Element, Group::kBlockThreads> : 1];
     Group group;
     allow_successor();
     const std::int64_t own = group.find_source(p.rows);  // the group's first row, or one that stands for it
@@ -603,7 +595,7 @@ __global__ void __launch_bounds__(Group::kBlockThreads, kResidentEdges<kIsCentre
         if (has_edge) at.dx[span.edge] = from_float<Element>(edge_dx + find_slope(edge_dy * edge_weight, edge_n, means, at.rstd));
     }
     if constexpr (Group::kBlocks > 1) group.leave();
-    store_partials<kNumSums<kIsCentred>, Group, true>(p, totals, span, tiles, span.edge, edge_totals);
+    store_partials<kNumSums<kIsCentred>, Group, true>(p, totals, span, span.edge, edge_totals);
 }
 
 // The sums of the partial sums, each in the order of the blocks; a block takes kColumnWidth columns. Launch it with launch_early().

@@ -74,15 +74,20 @@ def tune_with_sweep(name: str, out: Path, *, resume: bool) -> None:
     with Preparation(loaded, (problem,), starts_processes=not resume) as preparation:
         # Only now: the processes that measure import the same meanwhile.
         from harness.benchmark.session import Session
-        from harness.sweep.finals import Expectations, hold_finals
+        from harness.sweep.finals import hold_finals
         from harness.sweep.progress import GpuUse
         from harness.sweep.run import SweepPlan, SweepRun
         from harness.sweep.strategies import StrategyName
+        from harness.timing.ahead import ExpectedAhead
+        from harness.timing.rounds import expect_timed
 
         options = OURS[name] | {"strategy": StrategyName(OURS[name]["strategy"]), "resume": resume}
-        with Session.start(loaded, f"compare_tuners {name}") as session:
+        with (
+            Session.start(loaded, f"compare_tuners {name}") as session,
+            ExpectedAhead(loaded.op, (problem,), expect_timed, num_threads=1) as ahead,
+        ):
             sweep = SweepRun(session, SweepPlan(**options), (problem,), preparation)
-            expectations, use = Expectations(loaded.op, (problem,)), GpuUse()
+            use = GpuUse()
             reached_s["session"] = time.time() - started
             found = []
             for each in sweep.run():
@@ -92,7 +97,7 @@ def tune_with_sweep(name: str, out: Path, *, resume: bool) -> None:
                 reached_s |= {"first_turn": min(u.began_s for u in turns) - started, "last_turn": max(u.ended_s for u in turns) - started}
             reached_s["screen"] = time.time() - started
             points = [m.point for f in found for m in f.points]
-            winner = hold_finals(session, [f.build for f in found], sweep.binding, points, problem, 5, expectations)
+            winner = hold_finals(session, [f.build for f in found], sweep.binding, points, problem, 5, ahead)
             reached_s["finals"] = time.time() - started
     assert winner is not None
     passed = [p for p in points if p.status == "passed"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -25,9 +25,9 @@ from harness.errors import FrozenError
 from harness.freezing.decide.ruling import share_error
 from harness.records.database import Records
 from harness.spec import Problem
-from harness.timing.ahead import ExpectedAhead
 from harness.timing.timer import Mode, Timer
 from harness.timing.verdicts import Criteria, Outcome
+from harness.verify.reference import Expected
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def _round_all(values: Any) -> dict[str, float]:
 class ContestRunner:
     """Holds the contests of one promotion. Close it, or use it as a context manager.
 
-    ``expected`` tells what the outputs must be, where that is computed ahead.
+    ``expect`` is that of :func:`harness.compare.variants.hold_contest`.
     """
 
     session: Session
@@ -130,7 +130,7 @@ class ContestRunner:
     criteria: Criteria
     mode: Mode = Mode.COLD
     budget_s: float = 20.0
-    expected: ExpectedAhead | None = None
+    expect: Callable[[Problem], Expected] | None = None
     _stack: ExitStack = field(default_factory=ExitStack)
     _libraries: dict[str, Path] = field(default_factory=dict)
 
@@ -167,8 +167,7 @@ class ContestRunner:
             opened.append(side.open(library))
         names = tuple(s.name for s in sides)
         criteria = share_error(self.criteria, len(problems))
-        expect = None if self.expected is None else self.expected.find
-        held = [hold_contest(self.session, self.timer, sides, opened, p, self.mode, criteria, self.budget_s, expect) for p in problems]
+        held = [hold_contest(self.session, self.timer, sides, opened, p, self.mode, criteria, self.budget_s, self.expect) for p in problems]
         return [Match(h, names) for h in held]
 
     def _open_incumbent(self, entry: Row, binding: Path) -> Side:
