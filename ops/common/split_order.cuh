@@ -24,12 +24,19 @@ struct SplitGrid : TileGrid {
     std::uint32_t* flags;  // of each warp group that multiplies: 1 when its slot is filled; 0 before the launch
 };
 
-// What handing over and joining sums costs a cluster, in steps of k of a tile of 128 x 256: 128 KiB a block to memory and back.
+// What dealing steps out costs a cluster, in steps of k: to hand over and join sums, and for each hundred steps that are dealt out, whose
+// tiles are not read at the same time as their neighbours'.
+struct JoinCost {
+    int steps;
+    int percent = 0;
+};
+
+// Of a tile of 128 x 256: 128 KiB a block to memory and back.
 inline constexpr int kJoinSteps = 16;
 
-// Splits the tiles of the last wave and of the one before it, where the last one is so short that this gains more than `join_steps`.
+// Splits the tiles of the last wave and of the one before it, where the last one is so short that this gains more than it costs.
 // `num_clusters` run at a time; each of them gets `least_steps` steps or more, or fewer take part.
-inline SplitGrid split_tile_grid(const TileGrid& grid, int num_clusters, int join_steps = kJoinSteps, int least_steps = 1) {
+inline SplitGrid split_tile_grid(const TileGrid& grid, int num_clusters, JoinCost cost = {kJoinSteps}, int least_steps = 1) {
     SplitGrid result = {};
     static_cast<TileGrid&>(result) = grid;
     result.steps = make_divisor(grid.num_steps);
@@ -40,9 +47,10 @@ inline SplitGrid split_tile_grid(const TileGrid& grid, int num_clusters, int joi
     const int whole_waves = grid.num_tiles / num_clusters;
     const int num_missing = (num_clusters - grid.num_tiles % num_clusters) % num_clusters;
     result.num_clusters = std::min(num_clusters, grid.num_tiles);
-    if (std::int64_t{num_missing} * grid.num_steps <= std::int64_t{join_steps} * num_clusters) return result;
     const int num_split = grid.num_tiles - std::max(whole_waves - 1, 0) * num_clusters;
     const std::int64_t steps = std::int64_t{num_split} * grid.num_steps;
+    const std::int64_t gain = std::int64_t{num_missing} * grid.num_steps;
+    if (gain <= std::int64_t{cost.steps} * num_clusters + steps * cost.percent / 100) return result;
     if (steps > INT32_MAX) return result;
     result.num_clusters = num_clusters;
     result.num_split = num_split;

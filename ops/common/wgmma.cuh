@@ -72,6 +72,16 @@ struct GroupProduct;
 #define AICF_SUMS_96(i) AICF_SUMS_64(i), AICF_SUMS_32(i + 64)
 #define AICF_SUMS_104(i) AICF_SUMS_96(i), AICF_SUMS_8(i + 96)
 #define AICF_SUMS_128(i) AICF_SUMS_64(i), AICF_SUMS_64(i + 64)
+#define AICF_SUMS_28(i) AICF_SUMS_24(i), AICF_SUMS_4(i + 24)
+#define AICF_SUMS_36(i) AICF_SUMS_32(i), AICF_SUMS_4(i + 32)
+#define AICF_SUMS_44(i) AICF_SUMS_40(i), AICF_SUMS_4(i + 40)
+#define AICF_SUMS_52(i) AICF_SUMS_48(i), AICF_SUMS_4(i + 48)
+#define AICF_SUMS_60(i) AICF_SUMS_56(i), AICF_SUMS_4(i + 56)
+#define AICF_SUMS_68(i) AICF_SUMS_64(i), AICF_SUMS_4(i + 64)
+#define AICF_SUMS_76(i) AICF_SUMS_72(i), AICF_SUMS_4(i + 72)
+#define AICF_SUMS_84(i) AICF_SUMS_80(i), AICF_SUMS_4(i + 80)
+#define AICF_SUMS_92(i) AICF_SUMS_88(i), AICF_SUMS_4(i + 88)
+#define AICF_SUMS_100(i) AICF_SUMS_96(i), AICF_SUMS_4(i + 96)
 #define AICF_NAMES_4 \
     "%0, %1, %2, %3"
 #define AICF_NAMES_8 AICF_NAMES_4 ", " \
@@ -103,6 +113,27 @@ struct GroupProduct;
 #define AICF_NAMES_128 AICF_NAMES_96 ", " \
     "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, " \
     "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+
+#define AICF_NAMES_28 AICF_NAMES_24 ", " \
+    "%24, %25, %26, %27"
+#define AICF_NAMES_36 AICF_NAMES_32 ", " \
+    "%32, %33, %34, %35"
+#define AICF_NAMES_44 AICF_NAMES_40 ", " \
+    "%40, %41, %42, %43"
+#define AICF_NAMES_52 AICF_NAMES_48 ", " \
+    "%48, %49, %50, %51"
+#define AICF_NAMES_60 AICF_NAMES_56 ", " \
+    "%56, %57, %58, %59"
+#define AICF_NAMES_68 AICF_NAMES_64 ", " \
+    "%64, %65, %66, %67"
+#define AICF_NAMES_76 AICF_NAMES_72 ", " \
+    "%72, %73, %74, %75"
+#define AICF_NAMES_84 AICF_NAMES_80 ", " \
+    "%80, %81, %82, %83"
+#define AICF_NAMES_92 AICF_NAMES_88 ", " \
+    "%88, %89, %90, %91"
+#define AICF_NAMES_100 AICF_NAMES_96 ", " \
+    "%96, %97, %98, %99"
 
 #define AICF_GROUP_PRODUCT(ELEMENT, TYPE, SUMS, N, A, B, KEEP, TRANSPOSED_A, TRANSPOSED_B)                                            \
     template <bool kTransposedA, bool kTransposedB>                                                                                  \
@@ -145,6 +176,26 @@ AICF_GROUP_PRODUCT(Bf16, "bf16", 88, "176", "88", "89", "90", "91", "92")
 AICF_GROUP_PRODUCT(Fp16, "f16", 88, "176", "88", "89", "90", "91", "92")
 AICF_GROUP_PRODUCT(Bf16, "bf16", 104, "208", "104", "105", "106", "107", "108")
 AICF_GROUP_PRODUCT(Fp16, "f16", 104, "208", "104", "105", "106", "107", "108")
+AICF_GROUP_PRODUCT(Bf16, "bf16", 28, "56", "28", "29", "30", "31", "32")
+AICF_GROUP_PRODUCT(Fp16, "f16", 28, "56", "28", "29", "30", "31", "32")
+AICF_GROUP_PRODUCT(Bf16, "bf16", 36, "72", "36", "37", "38", "39", "40")
+AICF_GROUP_PRODUCT(Fp16, "f16", 36, "72", "36", "37", "38", "39", "40")
+AICF_GROUP_PRODUCT(Bf16, "bf16", 44, "88", "44", "45", "46", "47", "48")
+AICF_GROUP_PRODUCT(Fp16, "f16", 44, "88", "44", "45", "46", "47", "48")
+AICF_GROUP_PRODUCT(Bf16, "bf16", 52, "104", "52", "53", "54", "55", "56")
+AICF_GROUP_PRODUCT(Fp16, "f16", 52, "104", "52", "53", "54", "55", "56")
+AICF_GROUP_PRODUCT(Bf16, "bf16", 60, "120", "60", "61", "62", "63", "64")
+AICF_GROUP_PRODUCT(Fp16, "f16", 60, "120", "60", "61", "62", "63", "64")
+AICF_GROUP_PRODUCT(Bf16, "bf16", 68, "136", "68", "69", "70", "71", "72")
+AICF_GROUP_PRODUCT(Fp16, "f16", 68, "136", "68", "69", "70", "71", "72")
+AICF_GROUP_PRODUCT(Bf16, "bf16", 76, "152", "76", "77", "78", "79", "80")
+AICF_GROUP_PRODUCT(Fp16, "f16", 76, "152", "76", "77", "78", "79", "80")
+AICF_GROUP_PRODUCT(Bf16, "bf16", 84, "168", "84", "85", "86", "87", "88")
+AICF_GROUP_PRODUCT(Fp16, "f16", 84, "168", "84", "85", "86", "87", "88")
+AICF_GROUP_PRODUCT(Bf16, "bf16", 92, "184", "92", "93", "94", "95", "96")
+AICF_GROUP_PRODUCT(Fp16, "f16", 92, "184", "92", "93", "94", "95", "96")
+AICF_GROUP_PRODUCT(Bf16, "bf16", 100, "200", "100", "101", "102", "103", "104")
+AICF_GROUP_PRODUCT(Fp16, "f16", 100, "200", "100", "101", "102", "103", "104")
 
 // TF32 has no transposed operands: both lie along k.
 #define AICF_GROUP_PRODUCT_TF32(SUMS, N, A, B, KEEP)                                                                                  \
@@ -171,6 +222,26 @@ AICF_GROUP_PRODUCT_TF32(80, "160", "80", "81", "82")
 
 #undef AICF_GROUP_PRODUCT_TF32
 #undef AICF_GROUP_PRODUCT
+#undef AICF_NAMES_28
+#undef AICF_SUMS_28
+#undef AICF_NAMES_36
+#undef AICF_SUMS_36
+#undef AICF_NAMES_44
+#undef AICF_SUMS_44
+#undef AICF_NAMES_52
+#undef AICF_SUMS_52
+#undef AICF_NAMES_60
+#undef AICF_SUMS_60
+#undef AICF_NAMES_68
+#undef AICF_SUMS_68
+#undef AICF_NAMES_76
+#undef AICF_SUMS_76
+#undef AICF_NAMES_84
+#undef AICF_SUMS_84
+#undef AICF_NAMES_92
+#undef AICF_SUMS_92
+#undef AICF_NAMES_100
+#undef AICF_SUMS_100
 #undef AICF_NAMES_128
 #undef AICF_NAMES_104
 #undef AICF_NAMES_88

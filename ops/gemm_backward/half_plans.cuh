@@ -113,7 +113,7 @@ struct wgmma_plan {
         // A second kernel costs less than waiting, and sums of fewer steps than these take longer to join than to make.
         constexpr bool kIsJoined = kHasSecondKernel<ConfigW>;
         constexpr int kLeastSteps = kIsJoined ? 4 : 1;
-        constexpr int kGain = kIsJoined ? count_join_steps<ConfigW>() : kJoinSteps;
+        constexpr JoinCost kGain = {kIsJoined ? count_join_steps<ConfigW>() : kJoinSteps};
         result->grid = split_tile_grid(make_tile_grid<ConfigW>(dw.rows, dw.columns, params.m), num_clusters, kGain, kLeastSteps);
         const SplitWorkspace split = plan_split_workspace<ConfigW>(result->grid, kIsJoined);
         result->slot_bytes = split.slot_bytes;

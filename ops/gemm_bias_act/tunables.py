@@ -111,32 +111,29 @@ RING_FITS = Constraint(
 RING_FITS_TF32 = Constraint(
     "ring_fits", "tiles, slabs on their way out and bias must fit 227 KiB", lambda t: _count_wgmma_bytes(t, FLOAT_BYTES) <= MAX_SHARED_BYTES
 )
-_TURNED_ROWS = (8, 16, 32, 48, 64, 80, 96, 128, 160, 192, 256)
 
 
-def _count_turned_bytes(t: Values, item_bytes: int = _HALF_BYTES) -> int:
-    """Return the shared memory of a ring, and of four stages of rows on their way out."""
-    rows = 32 if t["bm"] >= 32 else 16
-    pitch = 128 if item_bytes == _HALF_BYTES else 68 * FLOAT_BYTES
-    return t["stages"] * ((t["bm"] + t["bn"]) * _HALF_TILE_K * _HALF_BYTES + 2 * 8) + 4 * rows * pitch
+def _count_turned_bytes(t: Values, pingpong: bool = False) -> int:
+    """Return the shared memory of a ring, and of each of 8 warps 32 rows on their way out and the bias of its columns."""
+    columns = t["bn"] // (4 if pingpong else 8)
+    return t["stages"] * ((t["bm"] + t["bn"]) * _HALF_TILE_K * _HALF_BYTES + 2 * 8) + 8 * (32 * 20 + columns) * FLOAT_BYTES
 
 
 TURNED_SHAPES = Constraint(
     "turned_shapes",
-    "bm must be one of 8, 16, 32, 48, 64, 80, 96, 128, 160, 192, 256, bn 128 or 256, a thread hold at most 192 sums: bm * bn / 256, and "
-    "half of bm be a multiple of 8 where clustern is 2",
-    lambda t: t["bm"] in _TURNED_ROWS and t["bn"] in (128, 256) and t["bm"] * t["bn"] // 256 <= 192 and t["bm"] % (8 * t["clustern"]) == 0,
+    "bn must be 128 or 256, a thread hold at most 208 sums: bm * bn / 256, and half of bm be a multiple of 8 where clustern is 2",
+    lambda t: t["bn"] in (128, 256) and t["bm"] * t["bn"] // 256 <= 208 and t["bm"] % (8 * t["clustern"]) == 0,
 )
 TURNED_PINGPONG_SHAPES = Constraint(
     "turned_pingpong_shapes",
-    "bm must be a multiple of 16 from 96 to 208, and bn 64 or 128: a thread holds bm * bn / 128 sums",
-    lambda t: t["bm"] in range(96, 209, 16) and t["bn"] in (64, 128),
+    "bn must be 64 or 128, a thread hold at most 192 sums: bm * bn / 128, and half of bm be a multiple of 8 where clustern is 2",
+    lambda t: t["bn"] in (64, 128) and t["bm"] * t["bn"] // 128 <= 192 and t["bm"] % (8 * t["clustern"]) == 0,
 )
 TURNED_FITS = Constraint(
     "turned_fits", "tiles and rows on their way out must fit 227 KiB", lambda t: _count_turned_bytes(t) <= MAX_SHARED_BYTES
 )
-TURNED_FITS_TF32 = Constraint(
-    "turned_fits", "tiles and rows on their way out must fit 227 KiB", lambda t: _count_turned_bytes(t, FLOAT_BYTES) <= MAX_SHARED_BYTES
+TURNED_PINGPONG_FITS = Constraint(
+    "turned_fits", "tiles and rows on their way out must fit 227 KiB", lambda t: _count_turned_bytes(t, pingpong=True) <= MAX_SHARED_BYTES
 )
 ROWS_SHAPES = Constraint(
     "rows_shapes",
@@ -236,7 +233,7 @@ MMA_SHARED = Constraint(
 )
 MMA_REGISTERS = Constraint("mma_registers", "a thread holds at most 128 sums: wm * wn / 32", lambda t: t["wm"] * t["wn"] // 32 <= 128)
 
-BM = Tunable("bm", (1, 2, 4, 8, 16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 256), "rows of Y that a block computes")
+BM = Tunable("bm", (1, 2, 4, *range(8, 209, 8), 256), "rows of Y that a block computes")
 BN = Tunable("bn", (4, 8, 16, 32, 64, 128, 192, 256), "columns of Y that a block computes")
 BK = Tunable("bk", (4, 8, 16, 32, 64), "depth of a tile of A and B in shared memory, in elements of K")
 TM = Tunable("tm", (1, 2, 4, 8, 16), "rows of Y that a thread computes")

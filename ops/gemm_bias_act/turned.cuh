@@ -15,18 +15,16 @@
 
 namespace aicf::gemm_bias_act {
 
-// What a warp group stores at a time: 64 columns of Y, of up to kMostRows rows; two of them a warp group in turns.
-template <int kBm, int kItemBytes>
+// What a warp has on its way out at a time: fp32 sums of 32 rows of Y by 16 columns, beside the bias of its columns. With this pitch the 8
+// columns by 4 pairs of rows that a warp writes at once lie in different banks, and so do the rows of four columns that 8 lanes read.
+template <int kBlocks>
 struct TurnedStage {
-    static constexpr int kMostRows = 32;
-    static constexpr int kColumns = 64;
-    // store_matrices_transposed writes 16 rows at once.
-    static constexpr int kRows = kBm >= kMostRows ? kMostRows : 16;
-    // 16-bit rows are swizzled; fp32 rows are padded, so that a warp's 8 rows of 4 columns lie in different banks.
-    static constexpr int kPitchBytes = kItemBytes == 2 ? kSwizzleBytes : (kColumns + 4) * kItemBytes;
-    static constexpr int kBytes = kRows * kPitchBytes;
-    static constexpr int kAllBytes = 2 * 2 * kBytes;  // of two warp groups
-    static_assert(kBm % 8 == 0, "wgmma has columns in groups of 8");
+    static constexpr int kRows = 32;
+    static constexpr int kColumns = 16;
+    static constexpr int kPitch = kColumns + 4;
+    static constexpr int kFloats = kRows * kPitch;
+    static constexpr int kWarpFloats = kFloats + kBlocks * kColumns;
+    static constexpr int kAllBytes = 2 * kWarpGroupThreads / 32 * kWarpFloats * static_cast<int>(sizeof(float));
 };
 
 // One problem, beside its tensor maps and its tiles.
@@ -52,141 +50,108 @@ __device__ __forceinline__ float read_element<Tf32>(const void* base, std::int64
     return static_cast<const float*>(base)[index];
 }
 
-// Y = act(D' + bias + residual), and Z the same before act. T's rows are columns of Y.
+// Four neighbouring columns of a row of D' + bias on their way to Y and Z: what is outside is left out.
+template <class Element>
+__device__ __forceinline__ void finish_four(const OutputProblem& problem, int row, int column, float (&z)[4]) {
+    if (problem.residual != nullptr) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            if (column + i < problem.n) z[i] += read_element<Element>(problem.residual, row * problem.ldresidual + column + i);
+        }
+    }
+    if (problem.z != nullptr) store_four_rounded<Element>(problem.z, problem.ldz, problem.n, problem.has_chunks, row, column, z);
+    activate_slab<4>(problem.act, z);
+    store_four_rounded<Element>(problem.y, problem.ldy, problem.n, problem.has_chunks, row, column, z);
+}
+
+// Y = act(D' + bias + residual), and Z the same before act. T's rows are columns of Y. Each warp is on its own.
+//
+// What is done to an element stands once in the code, in a loop over parts of the tile; only the way from registers, which have no index at
+// run time, to shared memory is different code for each part. Written out for all parts it is 100 KB, most of which is jumped over, and
+// fetching it from cold memory takes several times as long as running it.
 template <class Element, class T>
 struct TurnedEpilogue {
     using L = WgmmaLayout<T>;
-    using Stage = TurnedStage<T::bn, T::item_bytes>;
-    static constexpr int kBarrier = 1;  // and 2: of one warp group
-    static constexpr int kChunkElems = 16 / T::item_bytes;
-    // What an element is stored as. Sums that become integers anywhere are kept as such in the loop of products, which then waits for each.
-    using Stored = std::conditional_t<T::item_bytes == 2, std::uint16_t, float>;
+    using Stage = TurnedStage<L::kBlocksM>;
+    static constexpr int kGroupColumns = 64;  // of a block of D, 16 a warp
+    static constexpr int kParts = (T::bn + Stage::kRows - 1) / Stage::kRows;  // of a block
 
     const OutputProblem& problem;
-    std::uint8_t* stages;  // two of this warp group
-    int turn = 0;
+    float* stage;  // this warp's, then the bias of its columns
 
     __device__ __forceinline__ TurnedEpilogue(const OutputProblem& of, std::uint8_t* shared)
-        : problem(of), stages(shared + L::kEpilogueOffset + find_consumer() * 2 * Stage::kBytes) {}
+        : problem(of),
+          stage(reinterpret_cast<float*>(shared + L::kEpilogueOffset) + (find_consumer() * 4 + find_group_warp()) * Stage::kWarpFloats) {}
 
     // A thread's number, with T::pingpong found where it is wanted: what follows from it would take registers beside the products.
-    __device__ static __forceinline__ int find_here(int number) { return T::pingpong ? compute_here(number) : number; }
+    __device__ static __forceinline__ int find_lane() {
+        const int lane = static_cast<int>(threadIdx.x) % 32;
+        return T::pingpong ? compute_here(lane) : lane;
+    }
 
-    __device__ __forceinline__ void begin(const TileWork&) {}
+    // The bias is in shared memory before the products, which are waited for anyway.
+    __device__ __forceinline__ void begin(const TileWork& tile) {
+        const int lane = find_lane();
+        __syncwarp();  // the last tile's bias has been read
+#pragma unroll
+        for (int i = 0; i < L::kBlocksM * Stage::kColumns; i += 32) {
+            const int place = i + lane;
+            if (place >= L::kBlocksM * Stage::kColumns) break;
+            const int column =
+                tile.row + place / Stage::kColumns * kGroupColumns + find_group_warp() * Stage::kColumns + place % Stage::kColumns;
+            const bool has_bias = problem.bias != nullptr && column < problem.n;
+            stage[Stage::kFloats + place] = has_bias ? read_element<Element>(problem.bias, column) : 0.0f;
+        }
+    }
+
     __device__ __forceinline__ void end() const {}
 
-    __device__ __forceinline__ float load_bias(int column) const {
-        if (problem.bias == nullptr || column >= problem.n) return 0.0f;
-        return read_element<Element>(problem.bias, column);
-    }
-
     __device__ __forceinline__ void finish(float (&sums)[L::kBlocksM][L::kSums], const TileWork& tile) {
-#pragma unroll
+        const int lane = find_lane();
+        // This lane's place among the sums of a part, and the four columns and every eighth row of it that it finishes.
+        float* const own = stage + lane % 4 * 2 * Stage::kPitch + lane / 4;
+        const int four = lane % 4 * 4;
+        const int first_row = lane / 4 % 2 * 4 + lane / 8;
+        const int rows = min(problem.m - tile.column, T::bn);
+        const int num_parts = (rows + Stage::kRows - 1) / Stage::kRows;
+#pragma unroll 1
         for (int block = 0; block < L::kBlocksM; ++block) {
-            const int column = tile.row + block * 64;
-            const int own = column + find_group_warp() * 16 + static_cast<int>(threadIdx.x) % 32 / 4;
-            const float bias[2] = {load_bias(own), load_bias(own + 8)};
+            const int column = tile.row + block * kGroupColumns + find_group_warp() * Stage::kColumns + four;
+#pragma unroll 1
+            for (int part = 0; part < num_parts; ++part) {
+                __syncwarp();  // the last part has been read
+                stage_part<0, L::kBlocksM * kParts>(sums, block * kParts + part, own);
+                __syncwarp();
+                const float4 bias = *reinterpret_cast<const float4*>(stage + Stage::kFloats + block * Stage::kColumns + four);
 #pragma unroll
-            for (int i = 0; i < L::kSums; ++i) sums[block][i] += bias[i % 4 / 2];
-            constexpr int kWhole = T::bn / Stage::kRows;
-            constexpr int kRest = T::bn % Stage::kRows;
-#pragma unroll
-            for (int part = 0; part < kWhole; ++part) {
-                finish_rows<Stage::kRows>(sums[block] + part * Stage::kRows / 2, tile.column + part * Stage::kRows, column);
-            }
-            if constexpr (kRest > 0)
-                finish_rows<kRest>(sums[block] + kWhole * Stage::kRows / 2, tile.column + kWhole * Stage::kRows, column);
-        }
-    }
-
-    // kRows rows of Y from `row` on: this thread's values of z.
-    template <int kRows>
-    __device__ __forceinline__ void finish_rows(float* z, int row, int column) {
-        if (row >= problem.m) return;  // the same for the whole warp group
-        if (problem.residual != nullptr) add_residual<kRows>(z, row, column);
-        if (problem.z != nullptr) store_rows<kRows>(problem.z, problem.ldz, z, row, column);
-        activate_slab<kRows / 2>(problem.act, z);
-        store_rows<kRows>(problem.y, problem.ldy, z, row, column);
-    }
-
-    template <int kRows>
-    __device__ __forceinline__ void add_residual(float* z, int row, int column) const {
-        const int lane = static_cast<int>(threadIdx.x) % 32;
-        const int own = column + find_group_warp() * 16 + lane / 4;
-#pragma unroll
-        for (int i = 0; i < kRows / 2; ++i) {
-            const int at_row = row + i / 4 * 8 + lane % 4 * 2 + i % 2;
-            const int at_column = own + i % 4 / 2 * 8;
-            if (at_row >= problem.m || at_column >= problem.n) continue;
-            z[i] += read_element<Element>(problem.residual, at_row * problem.ldresidual + at_column);
-        }
-    }
-
-    template <int kRows>
-    __device__ __forceinline__ void store_rows(void* target, std::int64_t stride, const float* values, int row, int column) {
-        std::uint8_t* stage = stages + turn * Stage::kBytes;
-        turn ^= 1;
-        stage_rows<kRows>(stage, values);
-        // The other stage may still be read by a slower warp.
-        sync_named<kWarpGroupThreads>(kBarrier + find_consumer());
-        auto* const base = static_cast<Stored*>(target);
-        const int thread = find_here(find_group_thread());
-        if (problem.has_chunks) {
-            constexpr int kChunks = Stage::kColumns / kChunkElems;
-#pragma unroll
-            for (int i = thread; i < kRows * kChunks; i += kWarpGroupThreads) {
-                const int at_row = i / kChunks;
-                const int chunk = i % kChunks;
-                const int at_column = column + chunk * kChunkElems;
-                if (row + at_row >= problem.m || at_column >= problem.n) continue;
-                const Stored* source = find_place(stage, at_row, chunk * kChunkElems);
-                Stored* place = base + (row + at_row) * stride + at_column;
-                if (at_column + kChunkElems <= problem.n) {
-                    *reinterpret_cast<uint4*>(place) = *reinterpret_cast<const uint4*>(source);
-                } else {
-                    for (int j = 0; j < problem.n - at_column; ++j) place[j] = source[j];
+                for (int i = 0; i < Stage::kRows; i += 8) {
+                    const int row = part * Stage::kRows + i + first_row;
+                    if (row >= rows || column >= problem.n) continue;
+                    const float4 sum = *reinterpret_cast<const float4*>(stage + (i + first_row) * Stage::kPitch + four);
+                    float z[4] = {sum.x + bias.x, sum.y + bias.y, sum.z + bias.z, sum.w + bias.w};
+                    finish_four<Element>(problem, tile.column + row, column, z);
                 }
             }
-            return;
-        }
-        for (int i = thread; i < kRows * Stage::kColumns; i += kWarpGroupThreads) {
-            const int at_row = i / Stage::kColumns;
-            const int at_column = i % Stage::kColumns;
-            if (row + at_row >= problem.m || column + at_column >= problem.n) continue;
-            base[(row + at_row) * stride + column + at_column] = *find_place(stage, at_row, at_column);
         }
     }
 
-    // Where an element lies in a stage.
-    __device__ static __forceinline__ Stored* find_place(std::uint8_t* stage, int row, int column) {
-        if constexpr (T::item_bytes == 2) {
-            return reinterpret_cast<Stored*>(stage + row * Stage::kPitchBytes + (column / 8 ^ row % 8) * 16) + column % 8;
-        } else {
-            return reinterpret_cast<Stored*>(stage + row * Stage::kPitchBytes) + column;
-        }
-    }
-
-    // A thread's values, in the order of wgmma's sums, to their places: rows of D become columns.
-    template <int kRows>
-    __device__ __forceinline__ void stage_rows(std::uint8_t* stage, const float* values) {
-        const int lane = find_here(static_cast<int>(threadIdx.x) % 32);
-        if constexpr (T::item_bytes == 2) {
-            // Matrices 0 to 3: the warp's first 8 columns and its next, in 8 rows, then in the next 8, which may be more than there are.
-            const int row = lane / 16 * 8 + lane % 8;
-            const int column = find_group_warp() * 16 + lane / 8 % 2 * 8;
-#pragma unroll
-            for (int i = 0; i < kRows; i += 16) {
-                const float* z = values + i / 2;
-                const int next = i + 16 <= kRows ? 4 : 0;
-                const std::uint32_t words[4] = {pack_pair<Element>(z[0], z[1]), pack_pair<Element>(z[2], z[3]),
-                                                pack_pair<Element>(z[next], z[next + 1]), pack_pair<Element>(z[next + 2], z[next + 3])};
-                store_matrices_transposed(find_shared_address(find_place(stage, i + row, column)), words);
+    // A thread's sums of part `part`, one of [kFirst, kEnd), to their places: rows of D become columns. Found by halving.
+    template <int kFirst, int kEnd>
+    __device__ __forceinline__ static void stage_part(const float (&sums)[L::kBlocksM][L::kSums], int part, float* own) {
+        if constexpr (kEnd - kFirst > 1) {
+            constexpr int kMiddle = (kFirst + kEnd) / 2;
+            if (part < kMiddle) {
+                stage_part<kFirst, kMiddle>(sums, part, own);
+            } else {
+                stage_part<kMiddle, kEnd>(sums, part, own);
             }
         } else {
-            const int column = find_group_warp() * 16 + lane / 4;
+            constexpr int kSumsOfPart = Stage::kRows / 2;
+            constexpr int kFrom = kFirst % kParts * kSumsOfPart;
+            constexpr int kCount = kFrom + kSumsOfPart <= L::kSums ? kSumsOfPart : L::kSums - kFrom;
 #pragma unroll
-            for (int i = 0; i < kRows / 2; ++i) {
-                *find_place(stage, i / 4 * 8 + lane % 4 * 2 + i % 2, column + i % 4 / 2 * 8) = values[i];
+            for (int i = 0; i < kCount; ++i) {
+                own[(i / 4 * 8 + i % 2) * Stage::kPitch + i % 4 / 2 * 8] = sums[kFirst / kParts][kFrom + i];
             }
         }
     }
@@ -214,15 +179,13 @@ __global__ void __launch_bounds__(kAddThreads) add_split_parts(const OutputProbl
     add_parts<T, kTurned>(grid, [&](int row, int column, const float4& sums) {
         if (row >= problem.m || column >= problem.n) return;
         float z[4] = {sums.x, sums.y, sums.z, sums.w};
+        if (problem.bias != nullptr) {
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            if (column + i >= problem.n) continue;
-            if (problem.bias != nullptr) z[i] += read_element<Element>(problem.bias, column + i);
-            if (problem.residual != nullptr) z[i] += read_element<Element>(problem.residual, row * problem.ldresidual + column + i);
+            for (int i = 0; i < 4; ++i) {
+                if (column + i < problem.n) z[i] += read_element<Element>(problem.bias, column + i);
+            }
         }
-        if (problem.z != nullptr) store_four_rounded<Element>(problem.z, problem.ldz, problem.n, problem.has_chunks, row, column, z);
-        activate_slab<4>(problem.act, z);
-        store_four_rounded<Element>(problem.y, problem.ldy, problem.n, problem.has_chunks, row, column, z);
+        finish_four<Element>(problem, row, column, z);
     });
 }
 
