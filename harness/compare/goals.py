@@ -18,7 +18,7 @@ from harness.benchmark.session import Session
 from harness.build.binding import open_variant
 from harness.build.builder import BuildResult
 from harness.spec import Choice, Goal, Launchable, Op, Peer, Problem, SpecError
-from harness.timing.rounds import Timed, time_problem
+from harness.timing.rounds import TOO_SLOW, Timed, time_problem
 from harness.timing.stats import StopRule, find_ratio_interval
 from harness.timing.timer import Mode, Timer, TimingPolicy
 from harness.verify.reference import Expected
@@ -185,7 +185,7 @@ def time_all(
     for is_last in (False, True):
         timed = time_problem(session.device, timer, op, problem, entries, session.target, modes, expected, **options)
         found = {t.name: t for t in timed}
-        if is_last or all(t.cold is not None or t.status in ("unsupported", "too slow") for t in found.values()):
+        if is_last or all(t.cold is not None or t.status in ("unsupported", TOO_SLOW) for t in found.values()):
             break
     return found
 

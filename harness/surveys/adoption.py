@@ -72,7 +72,7 @@ def _list_documents(document: dict[str, Any]) -> list[dict[str, Any]]:
                 "sizes": dict(row.sizes),
                 "attributes": dict(row.attributes),
                 "strides": dict(op.find_facts(read_problem(vars(row))).strides) if any(map(np.any, row.padding.values())) else {},
-                "times_us": {c.name: c.us for c in row.own_timed},
+                "times_us": {c.name: c.us for c in row.own_known},
             }
             for row in run.rows
             if not row.orders

@@ -6,7 +6,7 @@ Whoever is timed later meets a warmer GPU; in rounds of A B ... B A everybody me
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -26,6 +26,7 @@ from harness.verify.reference import Expected, compute_expected
 
 # Uniform in [-1, 1]. Zeros and small integers switch fewer bits, draw less power and run faster.
 TIMING_DISTRIBUTION = "uniform"
+TOO_SLOW = "too slow"
 # In a race: one whose launch takes as many times as long as the fastest so far, and longer than rounds with it may take, is not timed.
 _HOPELESS, _ROUND_US = 20.0, 2000.0
 
@@ -34,9 +35,9 @@ _HOPELESS, _ROUND_US = 20.0, 2000.0
 class Timed:
     """What timing gave for one variant on one problem: the timings, or the reason why one or both are missing.
 
-    ``status`` is ``passed``, ``unsupported``, ``failed`` or ``too slow`` (not timed, nor judged); ``checked`` says what of the outputs was
-    judged. Of a failed one the times may be there all the same, where it ran and was wrong. ``error`` is the largest error of its outputs
-    over the op's bound, where it was asked for and every element was written.
+    ``status`` is ``passed``, ``unsupported``, ``failed`` or ``too slow`` (timed briefly or not at all, not judged); ``checked`` says what
+    of the outputs was judged. Of a failed one the times may be there all the same, where it ran and was wrong. ``error`` is the largest
+    error of its outputs over the op's bound, where it was asked for and every element was written.
     """
 
     name: str
@@ -84,12 +85,14 @@ def time_problem(
     with_errors: bool = False,
     num_places: int = NUM_PLACES,
     give_up_beyond: float = math.inf,
+    always_judged: Collection[str] = (),
 ) -> Iterator[Timed]:
     """Time all (name, launchable) on one problem together in each mode, and yield each.
 
     Cold launches of short ones take ``num_places`` places in memory in turn. ``expected`` is what :func:`expect_timed` would compute,
     where it is known already; ``with_errors`` finds out how far from it each output is. Who is slower than ``give_up_beyond`` times the
-    fastest gets the few samples that show it, and whose launch takes longer by far is not timed (``too slow``).
+    fastest that is right gets the few samples that show it, and is ``too slow``: its output is not judged, unless its name is among
+    ``always_judged``. Whose launch takes longer by far is not timed at all.
 
     The float64 reference is computed once; a variant whose output is wrong after it was timed, or whose time is below the roofline
     floor, is ``failed``, and so is one whose launch fails; raises :class:`DeviceError` when the device was lost with it.
@@ -103,12 +106,35 @@ def time_problem(
             _prepare_entries(timer, case, all_entries, modes, is_race=math.isfinite(give_up_beyond))
             for mode in modes:
                 _measure_entries(timer, case, all_entries, mode, give_up_beyond)
+        floors_us = {Mode.COLD: floor.cold_us, Mode.HOT: floor.cached_us}
+        _judge_entries(timer, case, all_entries, expected, floors_us, give_up_beyond, always_judged, with_error=with_errors)
         for entry in all_entries:
-            if entry.timings and not entry.status:
-                _judge(timer, case, entry, expected, {Mode.COLD: floor.cold_us, Mode.HOT: floor.cached_us}, with_error=with_errors)
-            status = entry.status or "passed"
             timings = (entry.timings.get(Mode.COLD), entry.timings.get(Mode.HOT))
-            yield Timed(entry.name, problem.name, status, entry.reason, *timings, expected.describe(), entry.error)
+            yield Timed(entry.name, problem.name, entry.status or "passed", entry.reason, *timings, expected.describe(), entry.error)
+
+
+def _judge_entries(
+    timer: Timer,
+    case: Placements,
+    entries: Sequence[_Entry],
+    expected: Expected,
+    floors_us: Mapping[Mode, float],
+    give_up_beyond: float,
+    always_judged: Collection[str],
+    *,
+    with_error: bool,
+) -> None:
+    """Judge the fastest first: who is too far behind one that is right need not be."""
+    limit_us = math.inf
+    timed = [e for e in entries if e.timings and not e.status]
+    for entry in sorted(timed, key=lambda e: next(iter(e.timings.values())).summary.median):
+        own_us = next(iter(entry.timings.values())).summary.median
+        if own_us > limit_us and entry.name not in always_judged:
+            entry.status, entry.reason = TOO_SLOW, f"{own_us:.1f} us, more than {give_up_beyond} times the fastest: not judged"
+            continue
+        _judge(timer, case, entry, expected, floors_us, with_error=with_error)
+        if not entry.status:
+            limit_us = min(limit_us, own_us * give_up_beyond)
 
 
 def _bind(case: Placements, launchable: Launchable) -> dict[Mode, Launch]:
@@ -134,7 +160,7 @@ def _prepare_entries(timer: Timer, case: Placements, entries: Sequence[_Entry], 
         with _own_failure(case, entry):
             launch = entry.launches[Mode.COLD]
             if is_race and (once_us := timer.time_once(launch)) > max(_HOPELESS * fastest_us, _ROUND_US):
-                entry.status = "too slow"
+                entry.status = TOO_SLOW
                 entry.reason = f"a launch took {once_us:.0f} us, where the fastest so far takes {fastest_us:.0f}: not timed"
                 continue
             entry.subjects[Mode.COLD] = timer.prepare(launch, Mode.COLD, _name_range(case, entry, Mode.COLD))

@@ -118,5 +118,30 @@ def test_in_a_race_who_takes_many_times_as_long_is_launched_twice_and_not_timed(
     )
     status = {timed.name: timed.status for timed in found}
     is_race = math.isfinite(give_up_beyond)
-    assert status == {"fast": "passed", "close": "passed", "hopeless": "too slow" if is_race else "passed"}
+    behind = "too slow" if is_race else "passed"
+    assert status == {"fast": "passed", "close": behind, "hopeless": behind}
     assert (launches["hopeless"] == 2) == is_race and launches["close"] > 2
+
+
+def test_in_a_race_the_fastest_that_is_right_says_who_need_not_be_judged() -> None:
+    device = FakeDevice()
+    timer = Timer(device, replace(TimingPolicy(), warmup_cap_s=0.0), instruments=FakeInstruments(device))
+
+    def make(us: float, *, is_wrong: bool = False) -> ToyKernel:
+        def body(A: FakeArray, B: FakeArray, bias: FakeArray | None, Y: FakeArray, relu: bool) -> None:
+            device.clock_us += us
+            honest(A=A, B=B, bias=bias, Y=Y, relu=relu)
+            if is_wrong:
+                Y.host += 1
+
+        return ToyKernel(device, body)
+
+    kernels = {"liar": (100.0, True), "right": (500.0, False), "chosen": (900.0, True), "close": (600.0, True), "far": (950.0, True)}
+    entries = [(name, make(us, is_wrong=wrong)) for name, (us, wrong) in kernels.items()]
+    target = find_target("h200")
+    found = list(
+        time_problem(device, timer, OP, PROBLEM, entries, target, (Mode.COLD,), num_places=1, give_up_beyond=1.3, always_judged=["chosen"])
+    )
+    assert [t.name for t in found] == list(kernels)
+    assert [t.status for t in found] == ["failed", "passed", "failed", "failed", "too slow"]
+    assert all(t.cold is not None for t in found)

@@ -120,7 +120,7 @@ def say_time(contender: Contender) -> str:
     if contender.us is None:
         return "not served" if contender.status == "unsupported" else contender.status
     error = "" if contender.error is None else f" ({contender.error:.2g})"
-    return f"{contender.us:.2f}{error}" + ("" if contender.counts else " refused")
+    return f"{contender.us:.2f}{error}" + ("" if contender.counts or contender.is_behind else " refused")
 
 
 def make_cliffs_page(op: str, cliffs: Sequence[Cliff], where: str, num_pairs: int, num_looked: int) -> str:

@@ -16,6 +16,7 @@ from contract.files import write_atomically
 from device.settings import find_project_root
 from harness.errors import RecordError
 from harness.spec import PEER_ERROR
+from harness.timing.rounds import TOO_SLOW
 
 SCHEMA = 1
 FILE = "drawn.json"
@@ -46,6 +47,11 @@ class Contender:
         if self.us is None:
             return False
         return self.status == "passed" or (self.role == PEER and self.error is not None and self.error <= self.max_error)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether it was timed, and is too far behind to be judged."""
+        return self.us is not None and self.status == TOO_SLOW
 
     @property
     def interval(self) -> tuple[float, float, float]:
@@ -93,6 +99,11 @@ class DrawnRow:
     def own_timed(self) -> tuple[Contender, ...]:
         """The op's own that were timed and are right."""
         return tuple(c for c in self.contenders if c.role != PEER and c.counts)
+
+    @property
+    def own_known(self) -> tuple[Contender, ...]:
+        """These, and the op's own that were too far behind to be judged."""
+        return tuple(c for c in self.contenders if c.role != PEER and (c.counts or c.is_behind))
 
     @property
     def best(self) -> Contender | None:

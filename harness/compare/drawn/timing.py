@@ -54,14 +54,16 @@ def time_matches(
 ) -> Iterator[tuple[DrawnRow, Mapping[str, Timed]]]:
     """Time each match, and yield its row with the timings. ``max_errors`` are those of the libraries, by name.
 
-    ``with_all`` says that all variants are among them: then those far behind the fastest get few samples.
+    ``with_all`` says that all variants are among them: then those far behind the fastest get few samples, and only what users get, the op's
+    own choice and libraries are judged however slow they are.
     """
     op = session.loaded.op
     options = {"with_errors": True, "num_places": _NUM_PLACES, "give_up_beyond": _GIVE_UP_BEYOND if with_all else math.inf}
     expected = expect_ahead(op, (m.drawn.problem for m in matches))
     for match, known in zip(matches, expected, strict=True):
         entries = [(e.name, e.launchable) for e in match.entrants]
-        timed = time_all(session, timer, match.drawn.problem, entries, known, **options)
+        judged = {match.judged, match.own, *(e.name for e in match.entrants if e.role == PEER)}
+        timed = time_all(session, timer, match.drawn.problem, entries, known, always_judged=judged, **options)
         yield make_row(match, timed, max_errors), timed
 
 

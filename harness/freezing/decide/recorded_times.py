@@ -132,12 +132,12 @@ def read_drawn(op: Op, path: Path) -> tuple[Recording, list[DrawnRow]]:
     run = max(runs, key=lambda r: r.started, default=None)
     if run is None or run.op != op.name:
         raise FrozenUseError(f"--population {path}: has no run of {op.name}{f', but of {run.op}' if run else ''}")
-    rows = [row for row in run.rows if len(row.own_timed) > 1]
+    rows = [row for row in run.rows if len(row.own_known) > 1]
     if not rows:
         how = f"`compare {op.name} --drawn N --regret` times them"
         raise FrozenUseError(f"--population {path}: no other kernel was timed beside the chosen one: {how}")
     name = f"{path.name} ({hash_bytes(content)[:16]})"
-    times = {row.problem: {c.name: RecordedTime(c.interval[0], f"{name}: {row.problem}") for c in row.own_timed} for row in rows}
+    times = {row.problem: {c.name: RecordedTime(c.interval[0], f"{name}: {row.problem}") for c in row.own_known} for row in rows}
     commit = Commit.read(run.commit)
     conditions = _describe(run.environment, commit.name, run.command, name)
     return Recording(times, conditions, commit.sha, run.code_hashes, dirty=commit.dirty), rows
