@@ -249,16 +249,17 @@ def test_constraints_name_the_rule_that_a_binding_breaks() -> None:
             wgmma.parse_variant(binding)
     turned = OP.find_kernel("turned")
     for binding, rule in (
-        ("bm192_bn256_stages4_clusterm1_clustern1_group8", "turned_fits"),
+        ("bm200_bn256_stages4_clusterm1_clustern1_group8", "turned_fits"),
         ("bm256_bn256_stages2_clusterm1_clustern1_group8", "turned_shapes"),
         ("bm8_bn128_stages12_clusterm1_clustern2_group8", "turned_shapes"),
     ):
         with pytest.raises(SpecError, match=rule):
             turned.parse_variant(binding)
     for binding, rule in (
-        ("bm200_bn128_stages4_clusterm1_clustern2_group8", "bm"),
-        ("bm80_bn128_stages4_clusterm1_clustern2_group8", "turned_pingpong_shapes"),
-        ("bm208_bn128_stages6_clusterm1_clustern2_group8", "turned_fits"),
+        ("bm100_bn128_stages4_clusterm1_clustern1_group8", "bm"),
+        ("bm208_bn128_stages4_clusterm1_clustern1_group8", "turned_pingpong_shapes"),
+        ("bm88_bn128_stages4_clusterm1_clustern2_group8", "turned_pingpong_shapes"),
+        ("bm192_bn128_stages6_clusterm1_clustern1_group8", "turned_fits"),
     ):
         with pytest.raises(SpecError, match=rule):
             OP.find_kernel("turned_pingpong").parse_variant(binding)
