@@ -15,6 +15,7 @@ _ARGUMENTS: dict[str, list[Any]] = {
     "workspace_bytes": [ctypes.POINTER(ctypes.c_size_t)],
     "launch": [ctypes.c_void_p, ctypes.c_void_p],
 }
+CALLS = tuple(_ARGUMENTS)
 
 
 class EntryPoints:

@@ -22,10 +22,10 @@ Examples:
   python -m harness promote gemm_bias_act --fallback \\
     --variant mma/bm64_bn64_wm32_wn32_stages4_group8
   # what drawn problems need, from times of all variants on a GPU
-  python -m harness compare gemm_bias_act --drawn 120 --regret \\
-    --use coverage --publish /tmp/coverage
+  python -m harness survey measure gemm_bias_act -v 'turned/*' \\
+    --out /tmp/survey
   python -m harness promote gemm_bias_act \\
-    --population /tmp/coverage/drawn.json
+    --population /tmp/survey/h200-survey-gemm_bias_act.json
   # cuBLASLt where it was faster than what is frozen
   python -m harness compare gemm_bias_act --drawn 120 \\
     --publish /tmp/beside
@@ -60,7 +60,7 @@ RecordedFile = Annotated[
 ]
 PopulationFile = Annotated[
     Path | None,
-    typer.Option("--population", metavar="FILE", help="freeze what drawn problems need, by a record of `compare --drawn --regret`"),
+    typer.Option("--population", metavar="FILE", help="freeze what drawn problems need, by a record of `survey measure --variant` or `compare --drawn --regret`"),
 ]
 LibraryName = Annotated[
     str | None, typer.Option("--library", metavar="NAME", help="let calls get this library where a record of drawn problems has it faster")

@@ -1,6 +1,7 @@
 """Fit the time models that choose frozen kernels for unmeasured problems, and evaluate the choices.
 
-`measure` times all frozen kernels that serve drawn problems, on a GPU. `fit` fits models to such times and evaluates the choices on
+`measure` times all frozen kernels that serve drawn problems, on a GPU, and beside them the variants that --variant names: `promote
+--population` freezes those that the problems need. `fit` fits models to such times and evaluates the choices on
 held-out problems; `adopt` also puts the models into the frozen set. `regret` times the chosen kernel against all others on problems
 that no model has seen; `recorded` compares the choices with published times, without a GPU. `report` writes
 profiles/selection/h200.md from the records next to it.
@@ -8,6 +9,9 @@ profiles/selection/h200.md from the records next to it.
 \b
 Examples:
   python -m harness survey measure gemm_bias_act --out /tmp/survey
+  # what new variants would add, and times that choose among all
+  python -m harness survey measure gemm_bias_act -v 'turned/*' \\
+    --out /tmp/survey
   python -m harness survey fit gemm_bias_act \\
     profiles/selection/h200-survey-gemm_bias_act.json
   python -m harness survey adopt gemm_bias_act /tmp/survey/*.json
@@ -18,6 +22,7 @@ Examples:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -28,10 +33,12 @@ from contract.frozen_set import list_ops, read_op
 from contract.layout import find_frozen_dir
 from device import open_device
 from device.runtime import RuntimeDevice
+from harness.commands.options import VariantNames
 from harness.compare.drawn import seeds
 from harness.discover import find_op
 from harness.errors import ExitCode, UseError
 from harness.surveys.adoption import adopt_survey, fit_times, read_times
+from harness.surveys.candidates import open_candidates
 from harness.surveys.drawing import draw_unmeasured
 from harness.surveys.page import make_page
 from harness.surveys.published_regret import HELD_OUT, judge_published, read_published_times
@@ -54,8 +61,9 @@ class Action(StrEnum):
 
 # What each action obeys; any other option is refused.
 _TIMED = ("OP", "--seed", "--problems", "--budget", "--out")
+_CANDIDATES = "--variant"
 _OPTIONS: dict[Action, tuple[str, ...]] = {
-    Action.MEASURE: _TIMED,
+    Action.MEASURE: (*_TIMED, _CANDIDATES),
     Action.REGRET: _TIMED,
     Action.FIT: ("OP", "FILE", "--arch"),
     Action.ADOPT: ("OP", "FILE", "--arch"),
@@ -88,6 +96,7 @@ def run(
     problems: NumProblems = None,
     budget: Budget = None,
     out: Out = None,
+    variant: VariantNames = None,
 ) -> ExitCode:
     """Run the verb."""
     given: dict[str, object] = {
@@ -98,6 +107,7 @@ def run(
         "--problems": problems,
         "--budget": budget,
         "--out": out,
+        _CANDIDATES: variant,
     }
     if stray := [name for name, value in given.items() if value is not None and name not in _OPTIONS[action]]:
         raise UseError(f"{stray[0]} is not an option of survey {action} (its options: {', '.join(_OPTIONS[action]) or 'none'})")
@@ -114,21 +124,23 @@ def run(
     if action is Action.RECORDED:
         return _judge_recorded(op, arch or _ARCH, folder)
     wanted = _NUM_PROBLEMS if problems is None else problems
-    return _measure(action, op, _SEEDS[action] if seed is None else seed, wanted, _BUDGET_S if budget is None else budget, folder)
+    budget_s = _BUDGET_S if budget is None else budget
+    return _measure(action, op, _SEEDS[action] if seed is None else seed, wanted, budget_s, folder, variant or [])
 
 
-def _measure(action: Action, op: str, seed: int, problems: int, budget_s: float, folder: Path) -> ExitCode:
+def _measure(action: Action, op: str, seed: int, problems: int, budget_s: float, folder: Path, variants: Sequence[str]) -> ExitCode:
     frozen = read_op(op)
     device = open_device("cuda")
     assert isinstance(device, RuntimeDevice)
-    kernels = FrozenKernels(device, frozen)
+    candidates = open_candidates(frozen, variants)
+    kernels = FrozenKernels(device, frozen, candidates.calls)
     spec = find_op(op).op
     drawn = draw_unmeasured(spec, kernels.core, problems, seed)
     rows = time_problems(spec, kernels, Timer(device, POLICY), drawn, budget_s)
     regrets = Summary.of([row["regret"] for row in rows])
     name = "survey" if action is Action.MEASURE else "regret"
     target = folder / f"{name_gpu(device.properties.name)}-{name}-{op}.json"
-    write_record(target, make_times_document(device, op, seed, len(drawn), kernels.core.table.kernels, rows))
+    write_record(target, make_times_document(device, op, seed, len(drawn), kernels.core.table.kernels, rows, candidates.code_hashes))
     if action is Action.MEASURE:
         draw = seeds.NEIGHBOURS if spec.population is None else seeds.POPULATION
         seeds.note_use(seeds.find_ledger(op), seeds.SeedUse(seed, draw, "survey", target.name))

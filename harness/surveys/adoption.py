@@ -29,7 +29,10 @@ _LEAST_GAIN = 0.005
 
 @dataclass(frozen=True)
 class Times:
-    """Times of an op's frozen kernels on drawn problems, from one or more files of one GPU; ``record`` names these."""
+    """Times of an op's frozen kernels on drawn problems, from one or more files of one GPU; ``record`` names these.
+
+    A row has the ``code_hashes`` of its file's variants, where the file has them.
+    """
 
     op: str
     device: str
@@ -47,7 +50,7 @@ def read_times(op: str, files: Sequence[Path]) -> Times:
         contents = [path.read_bytes() for path in files]
         documents: list[dict[str, Any]] = [d for content in contents for d in _list_documents(parse_json(content))]
         devices = {str(d["facts"]["device"]) for d in documents}
-        rows = tuple(row for d in documents for row in d["rows"])
+        rows = tuple({**row, "code_hashes": d.get("code_hashes", {})} for d in documents for row in d["rows"])
         ops = {str(d["op"]) for d in documents}
         for row in rows:
             row["sizes"], row["attributes"], row["times_us"]
@@ -77,7 +80,8 @@ def _list_documents(document: dict[str, Any]) -> list[dict[str, Any]]:
             for row in run.rows
             if not row.orders
         ]
-        found.append({"op": run.op, "facts": {"device": run.environment["device_name"]}, "rows": rows})
+        facts = {"device": run.environment["device_name"]}
+        found.append({"op": run.op, "facts": facts, "rows": rows, "code_hashes": dict(run.code_hashes)})
     return found
 
 
@@ -140,14 +144,20 @@ def give_to_frozen(times: Times, frozen: FrozenOp) -> Times:
 
 
 def _name_kernels(times: Times, frozen: FrozenOp) -> Times:
-    """Return times of variants as those of the frozen kernels that they became, on problems that the index knows."""
-    names = {str(kernel.manifest["variant"]): name for name, kernel in frozen.kernels.items()}
+    """Return times of variants as those of the frozen kernels that they became, on problems that the index knows.
+
+    A variant whose code is known became the kernel that has this code.
+    """
+    kernels = {(str(k.manifest["variant"]), k.machine_code): name for name, k in frozen.kernels.items()}
+    names = {variant: name for (variant, _), name in kernels.items()}
     known = {a["name"]: a for a in frozen.interface["attributes"]}
     rows = []
     for row in times.rows:
         attributes = {name: row["attributes"].get(name, a["default"]) for name, a in known.items()}
         if row["attributes"].keys() <= known.keys() and all(attributes[name] in a["choices"] for name, a in known.items()):
-            rows.append({**row, "attributes": attributes, "times_us": {names.get(n, n): us for n, us in row["times_us"].items()}})
+            codes = row.get("code_hashes", {})
+            times_us = {kernels.get((n, codes[n]), n) if n in codes else names.get(n, n): us for n, us in row["times_us"].items()}
+            rows.append({**row, "attributes": attributes, "times_us": times_us})
     return replace(times, rows=tuple(rows))
 
 

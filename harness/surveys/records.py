@@ -13,7 +13,7 @@ from contract.files import write_atomically
 from device import Device
 from device.settings import find_project_root
 from device.toolchain import find_toolchain
-from harness.records.provenance import find_commit
+from harness.records.provenance import describe_environment, find_commit
 
 
 def find_folder() -> Path:
@@ -27,12 +27,24 @@ def name_gpu(name: str) -> str:
 
 
 def make_times_document(
-    device: Device, op: str, seed: int, asked: int, kernels: Sequence[str], rows: Sequence[Mapping[str, Any]]
+    device: Device,
+    op: str,
+    seed: int,
+    asked: int,
+    kernels: Sequence[str],
+    rows: Sequence[Mapping[str, Any]],
+    code_hashes: Mapping[str, str],
 ) -> dict[str, Any]:
-    """Return a record of times: ``asked`` problems were drawn, ``rows`` are those that were timed."""
-    facts = {"device": device.properties.name, "driver": device.properties.driver_version, "toolchain": find_toolchain().identity}
-    facts |= {"commit": find_commit(find_project_root()).sha, "command": " ".join(["python -m harness", *sys.argv[1:]])}
-    return {"facts": facts, "op": op, "seed": seed, "asked": asked, "kernels": list(kernels), "rows": list(rows)}
+    """Return a record of times: ``asked`` problems were drawn, ``rows`` are those that were timed.
+
+    ``code_hashes`` are those of the machine code of variants that were timed beside the frozen kernels.
+    """
+    place = describe_environment(device, find_toolchain().identity, "")
+    commit = find_commit(find_project_root())
+    facts = {"device": place.device_name, "driver": place.driver_version, "toolchain": place.toolchain, "host": place.host}
+    facts |= {"commit": commit.sha, "dirty": commit.dirty, "command": " ".join(["python -m harness", *sys.argv[1:]])}
+    document = {"facts": facts, "op": op, "seed": seed, "asked": asked, "kernels": list(kernels), "rows": list(rows)}
+    return document | ({"code_hashes": dict(code_hashes)} if code_hashes else {})
 
 
 def write_record(path: Path, document: Mapping[str, Any]) -> None:

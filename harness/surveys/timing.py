@@ -1,4 +1,4 @@
-"""Times of all frozen kernels that serve a problem, including the chosen one, taken together, cold."""
+"""Times of all frozen kernels that serve a problem, including the chosen one, and of candidates beside them, taken together, cold."""
 
 from __future__ import annotations
 
@@ -127,10 +127,11 @@ class Launches:
 class FrozenKernels:
     """All frozen kernels of an op that the device runs, built and loaded, with the decision among them.
 
-    Raises :class:`FrozenUseError` where there are none for the device.
+    ``candidates`` are timed beside them on the problems that they serve, by name, and chosen nowhere. Raises :class:`FrozenUseError` where
+    nothing is frozen for the device.
     """
 
-    def __init__(self, device: RuntimeDevice, frozen: FrozenOp) -> None:
+    def __init__(self, device: RuntimeDevice, frozen: FrozenOp, candidates: Mapping[str, EntryPoints] | None = None) -> None:
         self.device, self.op = device, frozen.name
         major, minor = device.properties.compute_capability
         arch = find_arch(tuple(frozen.archs), major, minor)
@@ -142,9 +143,10 @@ class FrozenKernels:
             libraries = list(pool.map(build_kernel, kernels))
         pairs = zip(kernels, libraries, strict=True)
         self.calls: Mapping[str, EntryPoints] = {k.name: EntryPoints(k.manifest["entry_points"], path) for k, path in pairs}
+        self.candidates = dict(candidates or {})
 
     def time(self, timer: Timer, query: Query, operands: Operands, seed: int) -> dict[str, Any]:
-        """Return a problem with the chosen kernel, the times in microseconds of all that serve it, and the regret."""
+        """Return a problem with the chosen kernel, the times in microseconds of all that serve it, and the regret among frozen ones."""
         asked = self.core.ask(query)
         legal = [name for i, name in enumerate(self.core.table.kernels) if asked.legal >> i & 1]
         decided = self.core.decide(asked, asked.legal)
@@ -154,10 +156,13 @@ class FrozenKernels:
         interface = self.core.interface
         places = operands.place(self.core, query, seed)
         params = [make_params(interface.row, query.by_size, query.attributes, place, query.strides) for place in places]
-        launches = [Launches(self.device, name, self.calls[name], params) for name in legal]
-        times = _time_together(timer, dict(zip(legal, launches, strict=True)), chosen)
-        for each in launches:
+        calls = {name: self.calls[name] for name in legal}
+        calls |= {name: entry for name, entry in self.candidates.items() if not entry.supports(params[0]).code}
+        launches = {name: Launches(self.device, name, entry, params) for name, entry in calls.items()}
+        times = _time_together(timer, launches, chosen)
+        for each in launches.values():
             each.workspace.free()
+        frozen_times = {name: times[name] for name in legal}
         packed = {t.name: t.find_packed(query.by_size) for t in interface.find_layouts(query.values)}
         return {
             "sizes": dict(query.by_size),
@@ -165,8 +170,8 @@ class FrozenKernels:
             "strides": {name: stride for name, stride in query.strides.items() if stride != packed[name]},
             "how": str(decided.how),
             "chosen": chosen,
-            "best": min(times, key=lambda k: times[k]),
-            "regret": find_regret(times, chosen),
+            "best": min(frozen_times, key=lambda k: frozen_times[k]),
+            "regret": find_regret(frozen_times, chosen),
             "times_us": {name: round(us, 4) for name, us in times.items()},
         }
 

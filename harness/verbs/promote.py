@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,18 +12,18 @@ from contract.layout import find_frozen_dir
 from harness.benchmark.ready import Ready, make_ready
 from harness.benchmark.session import Session
 from harness.build.revision import find_op_at
-from harness.compare.drawn.record import DrawnRow, find_record
+from harness.compare.drawn.record import find_record
 from harness.discover import LoadedOp
 from harness.freezing.decide.contests import ContestRunner
 from harness.freezing.decide.library import LibraryAdoption, adopt_library
 from harness.freezing.decide.population import find_needed, promote_population
 from harness.freezing.decide.promote import Decision, Request, group_problems, list_choices, list_incumbents, promote
 from harness.freezing.decide.promote_recorded import promote_recorded
-from harness.freezing.decide.recorded_times import Recording, find_untimed_code, list_variants, read_drawn, read_recording
+from harness.freezing.decide.recorded_times import Recording, find_untimed_code, list_variants, read_population, read_recording
 from harness.freezing.gates.candidate import Candidate, Gate
 from harness.freezing.gates.checks import pass_gates, seal_candidates
 from harness.freezing.store.verify import require_sound
-from harness.spec import SpecError, Variant
+from harness.spec import Problem, SpecError, Variant
 from harness.timing.ahead import ExpectedAhead
 from harness.timing.timer import Timer
 from harness.timing.verdicts import Criteria
@@ -142,14 +142,14 @@ def _find_op(loaded: LoadedOp, revision: str | None) -> tuple[LoadedOp, str]:
 
 def _read_times(
     loaded: LoadedOp, commit: str, recorded: Path | None, population: Path | None
-) -> tuple[Recording | None, Sequence[DrawnRow]]:
+) -> tuple[Recording | None, Mapping[str, Problem]]:
     """Return the times of the file that decides, None where contests do, and the drawn problems that they are of."""
     if population:
-        return read_drawn(loaded.op, Path(population))
+        return read_population(loaded.op, Path(population))
     recording = read_recording(Path(recorded)) if recorded else None
     if recording and commit:
         recording = replace(recording, conditions=dict(recording.conditions) | {"sources_at": commit})
-    return recording, ()
+    return recording, {}
 
 
 def _list_needed(session: Session, frozen: Index, recording: Recording, variants: Sequence[Variant]) -> tuple[Variant, ...]:
@@ -181,7 +181,7 @@ def _decide(
     candidates: list[Candidate],
     request: Request,
     recording: Recording | None,
-    drawn: Sequence[DrawnRow],
+    drawn: Mapping[str, Problem],
     budget_s: float,
     say: Callable[[str], None],
 ) -> list[Decision]:

@@ -13,19 +13,19 @@ from hypothesis import given
 
 from contract.calls import Problem as Call
 from contract.decision import How, open_core
-from contract.frozen_set import read_op
+from contract.frozen_set import load_kernels, read_op
 from device.settings import find_project_root
 from harness.compare.drawn.record import Contender, DrawnRow, DrawnRun, read_runs, write_runs
 from harness.errors import FrozenUseError
 from harness.freezing.decide.population import LEAST_GAIN, LEAST_RESCUED, RESCUED, cover, promote_population
 from harness.freezing.decide.promote import Decision, Request
-from harness.freezing.decide.recorded_times import read_drawn
+from harness.freezing.decide.recorded_times import read_population
 from harness.freezing.gates.candidate import Candidate, Gate
 from harness.freezing.store.index import read_frozen_op
 from harness.freezing.store.verify import check_op
 from harness.records.provenance import find_commit
 from harness.spec import SpecError
-from harness.surveys.adoption import adopt_survey, read_times
+from harness.surveys.adoption import adopt_survey, give_to_frozen, read_times
 from harness.verbs.promote import promote_op
 from tests.freezing.test_promote import LOADED, make_candidate, make_hold, make_session, run_promote
 
@@ -50,9 +50,9 @@ def make_record(path: Path, times: dict[int, dict[str, float]], op: str = "softm
 
 
 def run_population(root: Path, candidates: list[Candidate], record: Path, **request: Any) -> list[Decision]:
-    recording, rows = read_drawn(LOADED.op, record)
+    recording, problems = read_population(LOADED.op, record)
     wanted = Request(**({"command": "promote softmax"} | request))
-    found = promote_population(make_session(), read_frozen_op(root, "softmax"), candidates, wanted, recording, rows, lambda _: None)
+    found = promote_population(make_session(), read_frozen_op(root, "softmax"), candidates, wanted, recording, problems, lambda _: None)
     assert check_op(root, "softmax") == []
     return found
 
@@ -61,7 +61,7 @@ def test_a_record_says_which_machine_code_was_timed(tmp_path: Path) -> None:
     path = make_record(tmp_path / "drawn.json", {100: {OLD: 1.0, NEW: 2.0}})
     (run,) = read_runs(path)
     write_runs(path, "softmax", [replace(run, commit="commit abc with changes", code_hashes={OLD: "1"})])
-    recording, _ = read_drawn(LOADED.op, path)
+    recording, _ = read_population(LOADED.op, path)
     assert recording.dirty and recording.code_hashes == {OLD: "1"}
 
 
@@ -141,6 +141,48 @@ def test_what_the_population_needs_comes_into_the_set_and_goes_when_it_needs_it_
     assert found["dropped"] == entry["kernel"] and [e["kernel"] for e in find_population(tmp_path)] == [found["promoted"]]
 
 
+def make_survey(path: Path, rows: list[dict[str, Any]], codes: dict[str, str], op: str = "softmax") -> Path:
+    """Write what ``survey measure OP --variant NAME`` writes."""
+    facts = {"device": "a GPU", "driver": 13000, "toolchain": "nvcc", "host": "here", "commit": "abc", "dirty": False, "command": "survey"}
+    document = {"facts": facts, "op": op, "seed": 1, "asked": 2, "kernels": [], "rows": rows, "code_hashes": codes}
+    path.write_text(json.dumps(document))
+    return path
+
+
+def test_times_beside_a_survey_say_what_the_population_needs(tmp_path: Path) -> None:
+    run_promote(tmp_path, [make_candidate(OLD, 1)], make_hold({OLD: 50.0}), buckets=())
+    (old,) = read_frozen_op(tmp_path, "softmax").kernels
+    sizes, attributes = {"rows": 64, "columns": 100}, {"dtype": "bfloat16", "log": False}
+    rows: list[dict[str, Any]] = [
+        {"sizes": sizes, "attributes": attributes, "strides": {"x": 104}, "times_us": {old: 10.0, NEW: 7.0}},
+        {"sizes": sizes, "attributes": attributes, "strides": {"x": [104, 1]}, "times_us": {old: 10.0, NEW: 1.0}},
+    ]
+    record = make_survey(tmp_path / "survey.json", rows, {NEW: f"{2:064x}"})
+    recording, problems = read_population(LOADED.op, record)
+    name = "rows64_columns100-dtype=bfloat16-pad_x=4"
+    assert list(problems) == [name] and problems[name].padding == {"x": 4}
+    assert recording.code_hashes == {NEW: f"{2:064x}"} and recording.conditions["commit"] == recording.revision == "abc"
+    (decision,) = run_population(tmp_path, [make_candidate(NEW, 2)], record)
+    (entry,) = find_population(tmp_path)
+    assert decision.kernel == entry["kernel"] and f"{name} by 1.43" in decision.reason
+    # The survey that it makes has the times of the variant as those of the kernel with this code, and of no other.
+    fitted = give_to_frozen(read_times("softmax", [record]), load_kernels(read_frozen_op(tmp_path, "softmax")))
+    assert fitted.rows[0]["times_us"] == {old: 10.0, entry["kernel"]: 7.0}
+    other = make_survey(tmp_path / "other.json", rows[:1], {NEW: f"{3:064x}"})
+    fitted = give_to_frozen(read_times("softmax", [other]), load_kernels(read_frozen_op(tmp_path, "softmax")))
+    assert fitted.rows[0]["times_us"] == {old: 10.0, NEW: 7.0}
+
+
+def test_a_survey_without_variants_says_nothing_of_the_population(tmp_path: Path) -> None:
+    row = {"sizes": {"rows": 64, "columns": 100}, "attributes": {}, "times_us": {OLD: 1.0}}
+    with pytest.raises(FrozenUseError, match="has no times of variants beside the frozen kernels: `survey measure softmax --variant NAME`"):
+        read_population(LOADED.op, make_survey(tmp_path / "plain.json", [row], {}))
+    with pytest.raises(FrozenUseError, match="has times of reduce, not of softmax"):
+        read_population(LOADED.op, make_survey(tmp_path / "reduce.json", [row], {OLD: "0"}, "reduce"))
+    with pytest.raises(FrozenUseError, match="cannot be read as times of a survey: KeyError"):
+        read_population(LOADED.op, make_survey(tmp_path / "broken.json", [{"sizes": {"rows": 1}}], {OLD: "0"}))
+
+
 def test_a_candidate_that_a_gate_refuses_stays_out(tmp_path: Path) -> None:
     run_promote(tmp_path, [make_candidate(OLD, 1)], make_hold({OLD: 50.0}), buckets=())
     (old,) = read_frozen_op(tmp_path, "softmax").kernels
@@ -176,14 +218,14 @@ def test_only_a_survey_chooses_it_and_drawn_times_make_one(tmp_path: Path) -> No
 def test_records_that_say_nothing_are_refused(tmp_path: Path) -> None:
     alone = make_record(tmp_path / "alone.json", {100: {"block_online__threads128__00000001": 1.0}})
     with pytest.raises(FrozenUseError, match="no other kernel was timed beside the chosen one: `compare softmax --drawn N --regret`"):
-        read_drawn(LOADED.op, alone)
+        read_population(LOADED.op, alone)
     with pytest.raises(FrozenUseError, match="has no run of softmax, but of reduce"):
-        read_drawn(LOADED.op, make_record(tmp_path / "reduce.json", {100: {OLD: 1.0, NEW: 1.0}}, "reduce"))
+        read_population(LOADED.op, make_record(tmp_path / "reduce.json", {100: {OLD: 1.0, NEW: 1.0}}, "reduce"))
     with pytest.raises(FrozenUseError, match=r"nothing\.json: cannot be read: No such file"):
-        read_drawn(LOADED.op, tmp_path / "nothing.json")
+        read_population(LOADED.op, tmp_path / "nothing.json")
     (tmp_path / "broken.json").write_text("{")
     with pytest.raises(FrozenUseError, match="is not a record of drawn problems"):
-        read_drawn(LOADED.op, tmp_path / "broken.json")
+        read_population(LOADED.op, tmp_path / "broken.json")
     with pytest.raises(SpecError, match="--population goes without --fallback"):
         promote_op("softmax", fallback=True, population=alone)
 

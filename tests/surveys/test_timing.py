@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,6 +20,9 @@ from device import DeviceError
 from device.cudart import MEMCPY_DEVICE_TO_HOST
 from device.runtime import RuntimeDevice
 from harness.discover import find_op
+from harness.errors import FrozenUseError
+from harness.spec import SpecError
+from harness.surveys.candidates import open_candidates
 from harness.surveys.drawing import draw_unmeasured
 from harness.surveys.fitting import ask
 from harness.surveys.page import describe_regret, make_page
@@ -92,9 +95,33 @@ def test_regret_is_of_the_chosen_kernel_against_all_that_serve(device: RuntimeDe
         assert row["chosen"] == choose(kernels.core, row)[0] and len(row["times_us"]) > 1
     assert len({len(row["times_us"]) for row in rows}) == 2, "one kernel serves the first alone"
     assert Summary.of([row["regret"] for row in rows]).max == max(row["regret"] for row in rows)
-    document = make_times_document(device, "transpose", 1, 3, kernels.core.table.kernels, rows)
+    document = make_times_document(device, "transpose", 1, 3, kernels.core.table.kernels, rows, {})
     assert "3 problems that nothing was measured on" in "\n".join(describe_regret([document]))
     assert time_problems(op, kernels, timer, queries, -1.0) == []
+
+
+def test_variants_are_timed_beside_frozen_kernels_where_they_serve(device: RuntimeDevice) -> None:
+    frozen = load_kernels(read_index(read_op("softmax").folder), lambda entry: entry["kernel"].startswith(("naive", "block_online__")))
+    assert open_candidates(frozen, []).calls == {}
+    candidates = open_candidates(frozen, ["naive/threads64", "row_in_registers/threads8_rows16_vectors4"])
+    kernels = FrozenKernels(device, frozen, candidates.calls)
+    queries = [kernels.core.interface.make_query(Problem({"rows": 40, "columns": columns})) for columns in (40, 4000)]
+    timer: Any = MadeUpTimer(device)
+    short, long = time_problems(find_op("softmax").op, kernels, timer, queries, 60.0)
+    assert short["times_us"].keys() - kernels.calls.keys() == {"naive/threads64", "row_in_registers/threads8_rows16_vectors4"}
+    assert long["times_us"].keys() - kernels.calls.keys() == {"naive/threads64"}
+    assert {short["chosen"], short["best"]} <= kernels.calls.keys() and short["regret"] >= 0.0
+    document = make_times_document(device, "softmax", 1, 2, kernels.core.table.kernels, [short, long], candidates.code_hashes)
+    assert set(document["code_hashes"]) == set(candidates.calls) and all(len(code) == 64 for code in document["code_hashes"].values())
+
+
+def test_what_cannot_be_called_like_the_frozen_kernels_is_no_candidate() -> None:
+    frozen = read_op("softmax")
+    description = {**frozen.description, "interface": {**frozen.interface, "struct": "AnotherParams"}}
+    with pytest.raises(FrozenUseError, match="softmax: its interface is no longer that of its frozen kernels"):
+        open_candidates(replace(frozen, description=description), ["naive"])
+    with pytest.raises(SpecError, match="nonsense"):
+        open_candidates(frozen, ["nonsense"])
 
 
 def test_operands_are_filled_where_they_are_said_to_lie(device: RuntimeDevice) -> None:

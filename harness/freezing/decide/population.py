@@ -14,13 +14,12 @@ from contract.axes import name_bucket
 from contract.index import Index, Row
 from contract.kernels import read_kernel
 from harness.benchmark.session import Session
-from harness.compare.drawn.problems import read_problem
-from harness.compare.drawn.record import DrawnRow
 from harness.freezing.decide.buckets import make_fallback_bucket
 from harness.freezing.decide.entries import Placement, Writing, apply_writing, gather
 from harness.freezing.decide.promote import Decision, Request
 from harness.freezing.decide.recorded_times import RecordedMatch, Recording
 from harness.freezing.gates.candidate import Candidate
+from harness.spec import Problem
 
 ROLE = "population"
 # A kernel is worth its place where it makes the mean problem so much faster, or so many problems faster by a tenth.
@@ -103,7 +102,7 @@ def promote_population(
     candidates: Sequence[Candidate],
     request: Request,
     recording: Recording,
-    rows: Sequence[DrawnRow],
+    problems: Mapping[str, Problem],
     say: Callable[[str], None],
 ) -> list[Decision]:
     """Freeze what the population needs, and take out what it needs no more, in one change; nothing is written in a dry run."""
@@ -112,7 +111,6 @@ def promote_population(
     forced = bool(request.force_reason)
     picks, dropped = find_needed(frozen, session.target.real_arch, recording, [c.name for c in candidates])
     by_name = {c.name: c for c in candidates}
-    problems = {row.problem: read_problem(vars(row)) for row in rows}
     decisions, writing = [], Writing()
     for pick in picks:
         candidate = by_name.get(pick.name)

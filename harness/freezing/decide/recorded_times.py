@@ -15,7 +15,8 @@ from contract.layout import hash_bytes
 from harness.benchmark.session import Session
 from harness.build.builder import BuildResult, build_op
 from harness.build.revision import find_op_at
-from harness.compare.drawn.record import DrawnRow, read_runs
+from harness.compare.drawn.problems import read_problem
+from harness.compare.drawn.record import read_runs
 from harness.errors import FrozenUseError, RecordError
 from harness.records.database import Records
 from harness.records.interchange import import_records
@@ -117,18 +118,26 @@ def _read_goals(document: Mapping[str, Any], name: str) -> Recording:
     return Recording(times, conditions, commit.sha, dirty=commit.dirty)
 
 
-def read_drawn(op: Op, path: Path) -> tuple[Recording, list[DrawnRow]]:
-    """Read the newest run of ``compare --drawn --regret`` in a file, and the rows on which several kernels were timed.
+def read_population(op: Op, path: Path) -> tuple[Recording, dict[str, Problem]]:
+    """Read the times of drawn problems, and the problems by name, on which several kernels were timed.
 
-    Raises :class:`FrozenUseError` where it holds none, or is of another op.
+    They are those of the newest run of ``compare --drawn --regret`` in a file, or of one that ``survey measure`` wrote. Raises
+    :class:`FrozenUseError` where it holds neither, or is of another op.
     """
     try:
         content = path.read_bytes()
+        document = parse_json(content)
+        if isinstance(document, dict) and "facts" in document:
+            return _read_survey(op, document, f"{path.name} ({hash_bytes(content)[:16]})")
         runs = read_runs(path)
     except OSError as error:
         raise FrozenUseError(f"--population {path}: cannot be read: {error.strerror}") from error
     except RecordError as error:
         raise FrozenUseError(f"--population {path}: {error}") from error
+    except ValueError as error:
+        raise FrozenUseError(f"--population {path} is not a record of drawn problems: {error}") from error
+    except (KeyError, TypeError, AttributeError) as error:
+        raise FrozenUseError(f"--population {path}: cannot be read as times of a survey: {type(error).__name__}: {error}") from error
     run = max(runs, key=lambda r: r.started, default=None)
     if run is None or run.op != op.name:
         raise FrozenUseError(f"--population {path}: has no run of {op.name}{f', but of {run.op}' if run else ''}")
@@ -140,7 +149,46 @@ def read_drawn(op: Op, path: Path) -> tuple[Recording, list[DrawnRow]]:
     times = {row.problem: {c.name: RecordedTime(c.interval[0], f"{name}: {row.problem}") for c in row.own_known} for row in rows}
     commit = Commit.read(run.commit)
     conditions = _describe(run.environment, commit.name, run.command, name)
-    return Recording(times, conditions, commit.sha, run.code_hashes, dirty=commit.dirty), rows
+    problems = {row.problem: read_problem(vars(row)) for row in rows}
+    return Recording(times, conditions, commit.sha, run.code_hashes, dirty=commit.dirty), problems
+
+
+def _read_survey(op: Op, document: Mapping[str, Any], name: str) -> tuple[Recording, dict[str, Problem]]:
+    facts = document["facts"]
+    if document["op"] != op.name:
+        raise FrozenUseError(f"--population: {name} has times of {document['op']}, not of {op.name}")
+    if not document.get("code_hashes"):
+        how = f"`survey measure {op.name} --variant NAME` times them"
+        raise FrozenUseError(f"--population: {name} has no times of variants beside the frozen kernels: {how}")
+    problems, times = {}, {}
+    for row in document["rows"]:
+        problem = _find_problem(op, row)
+        if problem is not None:
+            problems[problem.name] = problem
+            times[problem.name] = {n: RecordedTime(float(us), f"{name}: {problem.name}") for n, us in row["times_us"].items()}
+    environment = {
+        "device_name": facts["device"],
+        "driver_version": facts["driver"],
+        "toolchain": facts["toolchain"],
+        "host": facts["host"],
+    }
+    commit = Commit(str(facts["commit"]), bool(facts["dirty"]))
+    conditions = _describe(environment, commit.name, str(facts["command"]), name)
+    return Recording(times, conditions, commit.sha, document["code_hashes"], dirty=commit.dirty), problems
+
+
+def _find_problem(op: Op, row: Mapping[str, Any]) -> Problem | None:
+    """Return a survey's problem; None for one whose dimensions are in another order, which have no row strides."""
+    defaults = {a.name: a.default for a in op.attributes}
+    attributes = {name: value for name, value in row["attributes"].items() if value != defaults[name]}
+    packed = op.find_facts(Problem(row["sizes"], attributes)).strides
+    padding: dict[str, int] = {}
+    for tensor, stride in row.get("strides", {}).items():
+        beside = packed[tensor]
+        if not isinstance(stride, int) or not isinstance(beside, int):
+            return None
+        padding[tensor] = stride - beside
+    return Problem(row["sizes"], attributes, padding, frozenset({"drawn"}))
 
 
 def _read_records(path: Path, name: str) -> Recording:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from contract.entry_points import CALLS
 from contract.layout import SCHEMA_VERSION, SOURCES, hash_bytes, hash_value, make_seal
 from device.toolchain import Toolchain
 from harness.build.builder import BuildResult, compile_flags
@@ -19,7 +20,6 @@ from harness.targets import Target
 _VARIANT_FLAG = "-DAICF_VARIANT="
 # Sources that no kernel is compiled from.
 _NOT_DEVICE = (".py", "pybind.cpp", "binding.hpp", "op_module.hpp", "op_module.cpp")
-_ENTRIES = ("supports", "workspace_bytes", "launch")
 
 
 def list_flags(loaded: LoadedOp, variant: Variant, target: Target) -> list[str]:
@@ -70,7 +70,7 @@ def make_manifest(
             "toolchain": {"nvcc": toolchain.nvcc_version, "cxx": toolchain.cxx_version},
             "machine_code": {target.real_arch: build.code_hash},
         },
-        "entry_points": {call: f"{loaded.op.name}_{call}__{kernel}" for call in _ENTRIES},
+        "entry_points": {call: f"{loaded.op.name}_{call}__{kernel}" for call in CALLS},
         "interface": hash_value(interface),
         "domain": [c.to_json() for c in domain],
         "alignment_bytes": find_alignments(loaded, domain),
