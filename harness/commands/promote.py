@@ -60,7 +60,11 @@ RecordedFile = Annotated[
 ]
 PopulationFile = Annotated[
     Path | None,
-    typer.Option("--population", metavar="FILE", help="freeze what drawn problems need, by a record of `survey measure --variant` or `compare --drawn --regret`"),
+    typer.Option(
+        "--population",
+        metavar="FILE",
+        help="freeze what drawn problems need, by a record of `survey measure --variant` or `compare --drawn --regret`",
+    ),
 ]
 LibraryName = Annotated[
     str | None, typer.Option("--library", metavar="NAME", help="let calls get this library where a record of drawn problems has it faster")
