@@ -1,9 +1,9 @@
 // The Hopper main loop for 16-bit floats and TF32, D = A B with fp32 sums: a warp of producers feeds a ring of tiles by tensor copies, two
-// warp groups multiply them by wgmma, and hand the sums of each tile to an epilogue of the op's own.
+// or three warp groups multiply them by wgmma, and hand the sums of each tile to an epilogue of the op's own.
 //
 //   warp group 0   one thread copies tiles of A and B into the ring; it gives its registers to the others
-//   warp group 1,2 multiply. Cooperative: each takes half of the rows of a tile of D. Ping-pong: each takes every other tile, so that one's
-//                  epilogue runs under the other's products
+//   the others     multiply. Cooperative: each takes its share of the rows of a tile of D. Ping-pong: each takes every other tile, so that
+//                  one's epilogue runs under the other's products
 //
 // Blocks are persistent. Those of a cluster work on neighbouring tiles and copy the operand that they share once, by multicast: a column of
 // blocks shares tiles of B, a row shares tiles of A.
@@ -38,15 +38,19 @@ template <int kBm, int kBn, int kStages, int kClusterM, int kClusterN, int kPing
 struct WgmmaTunables {
     static constexpr int bm = kBm, bn = kBn, stages = kStages, clusterm = kClusterM, clustern = kClusterN, pingpong = kPingpong,
                          group = kGroup, slabs = kSlabsPerWarp, epilogue_bytes = kEpilogueBytes, item_bytes = kItemBytes;
+    static constexpr int groups = !kPingpong && kBm == 192 ? 3 : 2;  // warp groups that multiply
 };
 
 // Shapes and places in shared memory.
 template <class T>
 struct WgmmaLayout {
     static constexpr int kTileK = kSwizzleBytes / T::item_bytes;  // a row of the swizzle
-    static constexpr int kThreads = 3 * kWarpGroupThreads;
+    static constexpr int kConsumers = T::groups * kWarpGroupThreads;  // threads that multiply
+    static constexpr int kThreads = kWarpGroupThreads + kConsumers;
+    // What those who copy leave of a multiprocessor's 65536 to those who multiply.
+    static constexpr int kRegisters = T::groups == 2 ? 240 : 160;
     static constexpr int kClusterSize = T::clusterm * T::clustern;
-    static constexpr int kRows = T::pingpong ? T::bm : T::bm / 2;  // of D's tile, that one warp group computes
+    static constexpr int kRows = T::pingpong ? T::bm : T::bm / T::groups;  // of D's tile, that one warp group computes
     static constexpr int kBlocksM = kRows / 64;  // products of a warp group, one below the other
     static constexpr int kSums = T::bn / 2;  // of each of them, per thread
 
@@ -60,7 +64,7 @@ struct WgmmaLayout {
     static constexpr int kSlabRows = 16;
     static constexpr int kSlabBytes = kSlabRows * kSwizzleBytes;
     static constexpr int kNumSlabs = T::slabs;
-    static constexpr int kStoreBytes = 8 * kNumSlabs * kSlabBytes;
+    static constexpr int kStoreBytes = 4 * T::groups * kNumSlabs * kSlabBytes;
 
     static constexpr int kStoreOffset = T::stages * kStageBytes;
     static constexpr int kEpilogueOffset = kStoreOffset + kStoreBytes;
@@ -178,12 +182,12 @@ __device__ __forceinline__ void produce_tiles(const TensorMap* map_a, const Tens
     }
 }
 
-// Of a thread that multiplies: its warp group, 0 or 1, its number in that, and the warp's.
+// Of a thread that multiplies: its warp group, from 0 on, its number in that, and the warp's.
 __device__ __forceinline__ int find_consumer() { return static_cast<int>(threadIdx.x) / kWarpGroupThreads - 1; }
 __device__ __forceinline__ int find_group_thread() { return static_cast<int>(threadIdx.x) % kWarpGroupThreads; }
 __device__ __forceinline__ int find_group_warp() { return find_group_thread() / 32; }
 
-// Steps of k that the second warp group runs behind the first, where they share tiles and have several: the tensor cores then have the
+// Steps of k that the other warp groups run behind the first, where they share tiles and have several: the tensor cores then have the
 // one's products while the other is at its epilogue.
 inline constexpr int kLag = 2;
 inline constexpr int kLagBarrier = 5;
@@ -205,7 +209,7 @@ __device__ __forceinline__ void multiply_tile(float (&sums)[WgmmaLayout<T>::kBlo
             if (lane == 0) arrive(empty + stage);
         }
     };
-    if (begins_lag && first_row > 0) sync_named<2 * kWarpGroupThreads>(kLagBarrier);
+    if (begins_lag && first_row > 0) sync_named<L::kConsumers>(kLagBarrier);
     int last_stage = 0;
     for (int step = 0; step < num_steps; ++step, position.advance()) {
         // 64 rows of A lie 64 rows of shared memory apart either way: as rows, or as kTileK rows of k (16-bit floats).
@@ -234,7 +238,7 @@ __device__ __forceinline__ void multiply_tile(float (&sums)[WgmmaLayout<T>::kBlo
         for (int i = 0; i < L::kBlocksM; ++i) pin_sums(sums[i]);
         wait_products<1>();
         if (step > 0) give_back(last_stage);
-        if (begins_lag && first_row == 0 && step + 1 == kLag) arrive_named<2 * kWarpGroupThreads>(kLagBarrier);
+        if (begins_lag && first_row == 0 && step + 1 == kLag) arrive_named<L::kConsumers>(kLagBarrier);
         last_stage = position.stage;
     }
     wait_products<0>();
@@ -334,7 +338,7 @@ struct SlabWriter {
     }
 };
 
-// One of the two warp groups that multiply.
+// One of the warp groups that multiply.
 template <class Element, class T, bool kTransposedA, bool kTransposedB, class Order, class Epilogue>
 __device__ __forceinline__ void consume_tiles(Order order, std::uint8_t* ring, Barrier* full, Barrier* empty, Epilogue epilogue) {
     using L = WgmmaLayout<T>;
@@ -387,10 +391,10 @@ __device__ __forceinline__ void multiply_tiles(const TensorMap* map_a, const Ten
     Barrier* full = reinterpret_cast<Barrier*>(shared + L::kBarrierOffset);
     Barrier* empty = full + T::stages;
     const auto init_barriers = [&] {
-        constexpr int kConsumers = T::pingpong ? 4 : 8;  // warps that read a slot
+        constexpr int kReaders = T::pingpong ? 4 : 4 * T::groups;  // warps that read a slot
         for (int i = 0; i < T::stages; ++i) {
             init_barrier(full + i, 1);
-            init_barrier(empty + i, kConsumers * L::kClusterSize);
+            init_barrier(empty + i, kReaders * L::kClusterSize);
         }
         publish_barriers();
     };
@@ -406,7 +410,7 @@ __device__ __forceinline__ void multiply_tiles(const TensorMap* map_a, const Ten
     // Alone, a block has its first copies on their way before the other warp groups are there: these meet the copying warp, which does not
     // wait for them.
     constexpr int kStartBarrier = 6;
-    constexpr int kStartThreads = 32 + 2 * kWarpGroupThreads;
+    constexpr int kStartThreads = 32 + L::kConsumers;
     if (threadIdx.x < kWarpGroupThreads) {
         release_registers<24>();
         if (threadIdx.x < 32) {
@@ -419,7 +423,7 @@ __device__ __forceinline__ void multiply_tiles(const TensorMap* map_a, const Ten
             if (threadIdx.x == 0) produce_tiles<T, kTransposedA, kTransposedB>(map_a, map_b, Order<T>(grid), shared, full, empty);
         }
     } else {
-        claim_registers<240>();
+        claim_registers<L::kRegisters>();
         if constexpr (L::kClusterSize == 1) sync_named<kStartThreads>(kStartBarrier);
         wait_for_predecessor();
         consume_tiles<Element, T, kTransposedA, kTransposedB>(Order<T>(grid), shared, full, empty, make_epilogue());

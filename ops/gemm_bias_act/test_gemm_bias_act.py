@@ -251,6 +251,8 @@ def test_constraints_name_the_rule_that_a_binding_breaks() -> None:
     for binding, rule in (
         ("bm200_bn256_stages4_clusterm1_clustern1_group8", "turned_fits"),
         ("bm256_bn256_stages2_clusterm1_clustern1_group8", "turned_shapes"),
+        ("bm256_bn192_stages2_clusterm1_clustern1_group8", "turned_shapes"),
+        ("bm200_bn192_stages5_clusterm1_clustern1_group8", "turned_fits"),
         ("bm8_bn128_stages12_clusterm1_clustern2_group8", "turned_shapes"),
     ):
         with pytest.raises(SpecError, match=rule):

@@ -114,15 +114,21 @@ RING_FITS_TF32 = Constraint(
 
 
 def _count_turned_bytes(t: Values, pingpong: bool = False) -> int:
-    """Return the shared memory of a ring, and of each of 8 warps 32 rows on their way out and the bias of its columns."""
-    columns = t["bn"] // (4 if pingpong else 8)
-    return t["stages"] * ((t["bm"] + t["bn"]) * _HALF_TILE_K * _HALF_BYTES + 2 * 8) + 8 * (32 * 20 + columns) * FLOAT_BYTES
+    """Return the shared memory of a ring, and of each of 8 warps, or 12, 32 rows on their way out and the bias of its columns."""
+    warps = 12 if t["bn"] == 192 else 8
+    columns = t["bn"] // (4 if pingpong else warps)
+    return t["stages"] * ((t["bm"] + t["bn"]) * _HALF_TILE_K * _HALF_BYTES + 2 * 8) + warps * (32 * 20 + columns) * FLOAT_BYTES
 
 
 TURNED_SHAPES = Constraint(
     "turned_shapes",
-    "bn must be 128 or 256, a thread hold at most 208 sums: bm * bn / 256, and half of bm be a multiple of 8 where clustern is 2",
-    lambda t: t["bn"] in (128, 256) and t["bm"] * t["bn"] // 256 <= 208 and t["bm"] % (8 * t["clustern"]) == 0,
+    "bn must be 128, 192 or 256, a thread hold at most 208 sums: bm * bn / 256 (104 where bn is 192: bm / 2), and half of bm be a multiple "
+    "of 8 where clustern is 2",
+    lambda t: (
+        t["bn"] in (128, 192, 256)
+        and (t["bm"] // 2 <= 104 if t["bn"] == 192 else t["bm"] * t["bn"] // 256 <= 208)
+        and t["bm"] % (8 * t["clustern"]) == 0
+    ),
 )
 TURNED_PINGPONG_SHAPES = Constraint(
     "turned_pingpong_shapes",

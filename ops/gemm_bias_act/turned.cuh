@@ -17,14 +17,14 @@ namespace aicf::gemm_bias_act {
 
 // What a warp has on its way out at a time: fp32 sums of 32 rows of Y by 16 columns, beside the bias of its columns. With this pitch the 8
 // columns by 4 pairs of rows that a warp writes at once lie in different banks, and so do the rows of four columns that 8 lanes read.
-template <int kBlocks>
+template <int kBlocks, int kGroups>
 struct TurnedStage {
     static constexpr int kRows = 32;
     static constexpr int kColumns = 16;
     static constexpr int kPitch = kColumns + 4;
     static constexpr int kFloats = kRows * kPitch;
     static constexpr int kWarpFloats = kFloats + kBlocks * kColumns;
-    static constexpr int kAllBytes = 2 * kWarpGroupThreads / 32 * kWarpFloats * static_cast<int>(sizeof(float));
+    static constexpr int kAllBytes = kGroups * 4 * kWarpFloats * static_cast<int>(sizeof(float));
 };
 
 // One problem, beside its tensor maps and its tiles.
@@ -72,7 +72,7 @@ __device__ __forceinline__ void finish_four(const OutputProblem& problem, int ro
 template <class Element, class T>
 struct TurnedEpilogue {
     using L = WgmmaLayout<T>;
-    using Stage = TurnedStage<L::kBlocksM>;
+    using Stage = TurnedStage<L::kBlocksM, T::groups>;
     static constexpr int kGroupColumns = 64;  // of a block of D, 16 a warp
     static constexpr int kParts = (T::bn + Stage::kRows - 1) / Stage::kRows;  // of a block
 
