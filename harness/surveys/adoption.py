@@ -151,10 +151,13 @@ def _name_kernels(times: Times, frozen: FrozenOp) -> Times:
     kernels = {(str(k.manifest["variant"]), k.machine_code): name for name, k in frozen.kernels.items()}
     names = {variant: name for (variant, _), name in kernels.items()}
     known = {a["name"]: a for a in frozen.interface["attributes"]}
+    # Of an attribute that came later, the index' problems have the default.
+    later = {a.name: a.default for a in find_op(times.op).op.attributes if a.name not in known}
     rows = []
     for row in times.rows:
-        attributes = {name: row["attributes"].get(name, a["default"]) for name, a in known.items()}
-        if row["attributes"].keys() <= known.keys() and all(attributes[name] in a["choices"] for name, a in known.items()):
+        given = {n: value for n, value in row["attributes"].items() if n not in later or value != later[n]}
+        attributes = {name: given.get(name, a["default"]) for name, a in known.items()}
+        if given.keys() <= known.keys() and all(attributes[name] in a["choices"] for name, a in known.items()):
             codes = row.get("code_hashes", {})
             times_us = {kernels.get((n, codes[n]), n) if n in codes else names.get(n, n): us for n, us in row["times_us"].items()}
             rows.append({**row, "attributes": attributes, "times_us": times_us})

@@ -209,6 +209,15 @@ def test_the_least_squares_have_no_weight_below_0() -> None:
             assert np.sum((matrix @ other - target) ** 2) >= error - 1e-12
 
 
+def test_problems_of_an_attribute_that_came_later_count_where_it_has_its_default() -> None:
+    times, frozen = read_times(OP, [TIMES[3]]), read_op(OP)
+    found = give_to_frozen(times, frozen)
+    assert len(found.rows) == len(times.rows) == 170
+    assert found.rows[0]["attributes"].keys() == {a["name"] for a in frozen.interface["attributes"]}
+    dropped = {**times.rows[0], "attributes": times.rows[0]["attributes"] | {"unheard": 1}}
+    assert give_to_frozen(replace(times, rows=(dropped,)), frozen).rows == ()
+
+
 @pytest.mark.slow
 def test_a_survey_comes_and_goes_with_the_history(tmp_path: Path) -> None:
     folder = tmp_path / "frozen"
@@ -275,7 +284,7 @@ def test_wrong_use_of_the_verb_is_one_message(words: list[str], code: int, messa
 @pytest.mark.parametrize(
     ("op", "times", "said"),
     [
-        pytest.param(OP, TIMES, ("611 problems, 45 kernels, not for bfloat16", "mean 1.79 %"), marks=pytest.mark.slow),  # half a minute
+        pytest.param(OP, TIMES, ("611 problems, 44 kernels, not for bfloat16", "mean 2.21 %"), marks=pytest.mark.slow),  # half a minute
         ("reduce", [find_folder() / "h200-survey-reduce.json"], ("35 problems, 12 kernels, not for float32", "mean 2.03 %")),
     ],
 )
