@@ -80,7 +80,7 @@ def test_the_committed_survey_comes_out_of_the_committed_times_bit_for_bit() -> 
     found = fit_times(find_frozen_dir(), read_times(OP, TIMES), ARCH)
     assert found.survey == committed
     assert json.dumps(found.survey, sort_keys=True) == json.dumps(committed, sort_keys=True)
-    assert 0 < found.held_out.mean < 0.02
+    assert 0 < found.held_out.mean < 0.025
 
 
 def test_few_problems_make_a_model_of_few_weights() -> None:
