@@ -20,6 +20,7 @@ from contract.expressions.cuda import OWN, write_chains
 from contract.expressions.tree import Chain
 from contract.files import write_atomically
 from contract.kernels import FrozenKernel
+from contract.layout import name_symbol
 from device.settings import read_settings
 from device.toolchain import Toolchain
 
@@ -95,7 +96,7 @@ def _derive(engine: FrozenKernel, name: str, include: Path) -> FrozenKernel:
     sizes = "".join(re.findall(r"_C(?:_\d+)+", domain))
     build["flags"] = [f"-I{include.resolve()}", *kept, f"-DAICF_CHAIN={OWN}", f"-DAICF_VARIANT={name}", f"-DAICF_DOMAIN=D{sizes}"]
     manifest |= {"kernel": name, "variant": name, "build": build, "seal": ""}
-    manifest["entry_points"] = {call: f"{engine.op}_{call}__{name}" for call in manifest["entry_points"]}
+    manifest["entry_points"] = {call: name_symbol(engine.op, call, name) for call in manifest["entry_points"]}
     return replace(engine, manifest=manifest)
 
 

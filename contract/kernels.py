@@ -21,6 +21,7 @@ from contract.layout import (
     make_tree,
     name_manifest,
     name_revision,
+    name_symbol,
 )
 from contract.schemas import read_document
 
@@ -120,7 +121,7 @@ def read_kernel(folder: Path, name: str, *, seal: str | None = None, interfaces:
     if manifest["kernel"] != name or manifest["op"] != folder.name:
         raise FrozenError(f"{path}: kernel: it claims to be {manifest['op']}/{manifest['kernel']}")
     for call, symbol in manifest["entry_points"].items():  # a symbol of another name may be anything that is linked, `system` among it
-        if symbol != f"{manifest['op']}_{call}__{manifest['kernel']}":
+        if symbol != name_symbol(manifest["op"], call, manifest["kernel"]):
             raise FrozenError(f"{path}: entry_points/{call}: {symbol} is not this kernel's")
     if interfaces is not None and manifest["interface"] not in interfaces:
         raise FrozenError(f"{path}: interface: it is neither the C interface that {INDEX} describes nor one that this extends")

@@ -134,6 +134,11 @@ def name_manifest(kernel: str) -> str:
     return f"{KERNELS}/{kernel}.json"
 
 
+def name_symbol(op: str, call: str, kernel: str) -> str:
+    """Return the name of one of a kernel's entry points; of a variant that is none, ``kernel`` is the suffix that it was built with."""
+    return f"{op}_{call}__{kernel}"
+
+
 def name_revision(revision: str) -> str:
     """Return the path of a revision's folder below the op's folder: a tree is named by what it holds."""
     return f"{REVISIONS}/{revision[:16]}"

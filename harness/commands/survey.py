@@ -1,10 +1,9 @@
 """Fit the time models that choose frozen kernels for unmeasured problems, and evaluate the choices.
 
-`measure` times all frozen kernels that serve drawn problems, on a GPU, and beside them the variants that --variant names: `promote
---population` freezes those that the problems need. `fit` fits models to such times and evaluates the choices on
-held-out problems; `adopt` also puts the models into the frozen set. `regret` times the chosen kernel against all others on problems
-that no model has seen; `recorded` compares the choices with published times, without a GPU. `report` writes
-profiles/selection/h200.md from the records next to it.
+`measure` times all frozen kernels that serve drawn problems, on a GPU, and beside them the variants that --variant names: those that the
+problems need, `promote --population` freezes. `fit` fits models to such times and evaluates the choices on held-out problems; `adopt` also
+puts the models into the frozen set. `regret` times the chosen kernel against all others on problems that no model has seen; `recorded`
+compares the choices with published times, without a GPU. `report` writes profiles/selection/h200.md from the records next to it.
 
 \b
 Examples:
@@ -61,9 +60,8 @@ class Action(StrEnum):
 
 # What each action obeys; any other option is refused.
 _TIMED = ("OP", "--seed", "--problems", "--budget", "--out")
-_CANDIDATES = "--variant"
 _OPTIONS: dict[Action, tuple[str, ...]] = {
-    Action.MEASURE: (*_TIMED, _CANDIDATES),
+    Action.MEASURE: (*_TIMED, "--variant"),
     Action.REGRET: _TIMED,
     Action.FIT: ("OP", "FILE", "--arch"),
     Action.ADOPT: ("OP", "FILE", "--arch"),
@@ -107,7 +105,7 @@ def run(
         "--problems": problems,
         "--budget": budget,
         "--out": out,
-        _CANDIDATES: variant,
+        "--variant": variant,
     }
     if stray := [name for name, value in given.items() if value is not None and name not in _OPTIONS[action]]:
         raise UseError(f"{stray[0]} is not an option of survey {action} (its options: {', '.join(_OPTIONS[action]) or 'none'})")

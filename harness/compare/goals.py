@@ -18,8 +18,8 @@ from harness.benchmark.session import Session
 from harness.build.binding import open_variant
 from harness.build.builder import BuildResult
 from harness.spec import Choice, Goal, Launchable, Op, Peer, Problem, SpecError
-from harness.timing.rounds import TOO_SLOW, Timed, time_problem
-from harness.timing.stats import StopRule, find_ratio_interval
+from harness.timing.rounds import Timed, time_problem
+from harness.timing.stats import TOO_SLOW, StopRule, find_ratio_interval
 from harness.timing.timer import Mode, Timer, TimingPolicy
 from harness.verify.reference import Expected
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from contract.entry_points import CALLS, EntryPoints
 from contract.frozen_set import FrozenOp
-from contract.layout import hash_value
+from contract.layout import hash_value, name_symbol
 from device.settings import read_settings
 from device.toolchain import find_toolchain
 from harness.build.builder import build_op
@@ -43,6 +43,6 @@ def open_candidates(frozen: FrozenOp, names: Sequence[str]) -> Candidates:
     for build in builds:
         if build.library is None:
             raise FrozenUseError(f"{build.variant.name} does not compile: `python -m harness build {frozen.name}` says why")
-        symbols = {call: f"{frozen.name}_{call}__{build.variant.symbol_suffix}" for call in CALLS}
+        symbols = {call: name_symbol(frozen.name, call, build.variant.symbol_suffix) for call in CALLS}
         calls[build.variant.name] = EntryPoints(symbols, build.library)
     return Candidates(calls, {b.variant.name: b.code_hash for b in builds})

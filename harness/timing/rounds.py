@@ -20,13 +20,13 @@ from harness.targets import Target
 from harness.timing.gpu_lock import GpuLock
 from harness.timing.placement import NUM_PLACES, Placements
 from harness.timing.results import check_floor
+from harness.timing.stats import TOO_SLOW
 from harness.timing.timer import Launch, Mode, Subject, Timer, Timing, TimingError
 from harness.verify.inputs import make_inputs
 from harness.verify.reference import Expected, compute_expected
 
 # Uniform in [-1, 1]. Zeros and small integers switch fewer bits, draw less power and run faster.
 TIMING_DISTRIBUTION = "uniform"
-TOO_SLOW = "too slow"
 # In a race: one whose launch takes as many times as long as the fastest so far, and longer than rounds with it may take, is not timed.
 _HOPELESS, _ROUND_US = 20.0, 2000.0
 
@@ -62,6 +62,11 @@ class _Entry:
     status: str = ""
     reason: str = ""
     error: float | None = None
+
+    @property
+    def median_us(self) -> float:
+        """That of the first mode that was timed."""
+        return next(iter(self.timings.values())).summary.median
 
     def fail(self, reason: str) -> None:
         self.status, self.reason = "failed", reason
@@ -127,14 +132,13 @@ def _judge_entries(
     """Judge the fastest first: who is too far behind one that is right need not be."""
     limit_us = math.inf
     timed = [e for e in entries if e.timings and not e.status]
-    for entry in sorted(timed, key=lambda e: next(iter(e.timings.values())).summary.median):
-        own_us = next(iter(entry.timings.values())).summary.median
-        if own_us > limit_us and entry.name not in always_judged:
-            entry.status, entry.reason = TOO_SLOW, f"{own_us:.1f} us, more than {give_up_beyond} times the fastest: not judged"
+    for entry in sorted(timed, key=lambda e: e.median_us):
+        if entry.median_us > limit_us and entry.name not in always_judged:
+            entry.status, entry.reason = TOO_SLOW, f"{entry.median_us:.1f} us, more than {give_up_beyond} times the fastest: not judged"
             continue
         _judge(timer, case, entry, expected, floors_us, with_error=with_error)
         if not entry.status:
-            limit_us = min(limit_us, own_us * give_up_beyond)
+            limit_us = min(limit_us, entry.median_us * give_up_beyond)
 
 
 def _bind(case: Placements, launchable: Launchable) -> dict[Mode, Launch]:

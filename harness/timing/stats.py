@@ -80,6 +80,10 @@ class StopReason(StrEnum):
     TOO_SLOW = "too_slow"
 
 
+# The status of a contender of whom no more is known than that.
+TOO_SLOW = "too slow"
+
+
 @dataclass(frozen=True)
 class StopRule:
     """When to stop sampling: enough samples and a median known to ``relative_interval``, or the time or the count is used up.

@@ -59,81 +59,59 @@ struct GroupProduct;
 // clang-format off
 #define AICF_SUMS_4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
 #define AICF_SUMS_8(i) AICF_SUMS_4(i), AICF_SUMS_4(i + 4)
-#define AICF_SUMS_16(i) AICF_SUMS_8(i), AICF_SUMS_8(i + 8)
-#define AICF_SUMS_24(i) AICF_SUMS_16(i), AICF_SUMS_8(i + 16)
-#define AICF_SUMS_32(i) AICF_SUMS_16(i), AICF_SUMS_16(i + 16)
-#define AICF_SUMS_40(i) AICF_SUMS_32(i), AICF_SUMS_8(i + 32)
-#define AICF_SUMS_48(i) AICF_SUMS_32(i), AICF_SUMS_16(i + 32)
-#define AICF_SUMS_56(i) AICF_SUMS_48(i), AICF_SUMS_8(i + 48)
-#define AICF_SUMS_64(i) AICF_SUMS_32(i), AICF_SUMS_32(i + 32)
-#define AICF_SUMS_72(i) AICF_SUMS_64(i), AICF_SUMS_8(i + 64)
-#define AICF_SUMS_80(i) AICF_SUMS_64(i), AICF_SUMS_16(i + 64)
-#define AICF_SUMS_88(i) AICF_SUMS_80(i), AICF_SUMS_8(i + 80)
-#define AICF_SUMS_96(i) AICF_SUMS_64(i), AICF_SUMS_32(i + 64)
-#define AICF_SUMS_104(i) AICF_SUMS_96(i), AICF_SUMS_8(i + 96)
-#define AICF_SUMS_128(i) AICF_SUMS_64(i), AICF_SUMS_64(i + 64)
+#define AICF_SUMS_12(i) AICF_SUMS_8(i), AICF_SUMS_4(i + 8)
+#define AICF_SUMS_16(i) AICF_SUMS_12(i), AICF_SUMS_4(i + 12)
+#define AICF_SUMS_20(i) AICF_SUMS_16(i), AICF_SUMS_4(i + 16)
+#define AICF_SUMS_24(i) AICF_SUMS_20(i), AICF_SUMS_4(i + 20)
 #define AICF_SUMS_28(i) AICF_SUMS_24(i), AICF_SUMS_4(i + 24)
+#define AICF_SUMS_32(i) AICF_SUMS_28(i), AICF_SUMS_4(i + 28)
 #define AICF_SUMS_36(i) AICF_SUMS_32(i), AICF_SUMS_4(i + 32)
+#define AICF_SUMS_40(i) AICF_SUMS_36(i), AICF_SUMS_4(i + 36)
 #define AICF_SUMS_44(i) AICF_SUMS_40(i), AICF_SUMS_4(i + 40)
+#define AICF_SUMS_48(i) AICF_SUMS_44(i), AICF_SUMS_4(i + 44)
 #define AICF_SUMS_52(i) AICF_SUMS_48(i), AICF_SUMS_4(i + 48)
+#define AICF_SUMS_56(i) AICF_SUMS_52(i), AICF_SUMS_4(i + 52)
 #define AICF_SUMS_60(i) AICF_SUMS_56(i), AICF_SUMS_4(i + 56)
+#define AICF_SUMS_64(i) AICF_SUMS_60(i), AICF_SUMS_4(i + 60)
 #define AICF_SUMS_68(i) AICF_SUMS_64(i), AICF_SUMS_4(i + 64)
+#define AICF_SUMS_72(i) AICF_SUMS_68(i), AICF_SUMS_4(i + 68)
 #define AICF_SUMS_76(i) AICF_SUMS_72(i), AICF_SUMS_4(i + 72)
+#define AICF_SUMS_80(i) AICF_SUMS_76(i), AICF_SUMS_4(i + 76)
 #define AICF_SUMS_84(i) AICF_SUMS_80(i), AICF_SUMS_4(i + 80)
+#define AICF_SUMS_88(i) AICF_SUMS_84(i), AICF_SUMS_4(i + 84)
 #define AICF_SUMS_92(i) AICF_SUMS_88(i), AICF_SUMS_4(i + 88)
+#define AICF_SUMS_96(i) AICF_SUMS_92(i), AICF_SUMS_4(i + 92)
 #define AICF_SUMS_100(i) AICF_SUMS_96(i), AICF_SUMS_4(i + 96)
-#define AICF_NAMES_4 \
-    "%0, %1, %2, %3"
-#define AICF_NAMES_8 AICF_NAMES_4 ", " \
-    "%4, %5, %6, %7"
-#define AICF_NAMES_16 AICF_NAMES_8 ", " \
-    "%8, %9, %10, %11, %12, %13, %14, %15"
-#define AICF_NAMES_24 AICF_NAMES_16 ", " \
-    "%16, %17, %18, %19, %20, %21, %22, %23"
-#define AICF_NAMES_32 AICF_NAMES_24 ", " \
-    "%24, %25, %26, %27, %28, %29, %30, %31"
-#define AICF_NAMES_40 AICF_NAMES_32 ", " \
-    "%32, %33, %34, %35, %36, %37, %38, %39"
-#define AICF_NAMES_48 AICF_NAMES_40 ", " \
-    "%40, %41, %42, %43, %44, %45, %46, %47"
-#define AICF_NAMES_56 AICF_NAMES_48 ", " \
-    "%48, %49, %50, %51, %52, %53, %54, %55"
-#define AICF_NAMES_64 AICF_NAMES_48 ", " \
-    "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-#define AICF_NAMES_72 AICF_NAMES_64 ", " \
-    "%64, %65, %66, %67, %68, %69, %70, %71"
-#define AICF_NAMES_80 AICF_NAMES_64 ", " \
-    "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"
-#define AICF_NAMES_88 AICF_NAMES_80 ", " \
-    "%80, %81, %82, %83, %84, %85, %86, %87"
-#define AICF_NAMES_96 AICF_NAMES_80 ", " \
-    "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
-#define AICF_NAMES_104 AICF_NAMES_96 ", " \
-    "%96, %97, %98, %99, %100, %101, %102, %103"
-#define AICF_NAMES_128 AICF_NAMES_96 ", " \
-    "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, " \
-    "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
-
-#define AICF_NAMES_28 AICF_NAMES_24 ", " \
-    "%24, %25, %26, %27"
-#define AICF_NAMES_36 AICF_NAMES_32 ", " \
-    "%32, %33, %34, %35"
-#define AICF_NAMES_44 AICF_NAMES_40 ", " \
-    "%40, %41, %42, %43"
-#define AICF_NAMES_52 AICF_NAMES_48 ", " \
-    "%48, %49, %50, %51"
-#define AICF_NAMES_60 AICF_NAMES_56 ", " \
-    "%56, %57, %58, %59"
-#define AICF_NAMES_68 AICF_NAMES_64 ", " \
-    "%64, %65, %66, %67"
-#define AICF_NAMES_76 AICF_NAMES_72 ", " \
-    "%72, %73, %74, %75"
-#define AICF_NAMES_84 AICF_NAMES_80 ", " \
-    "%80, %81, %82, %83"
-#define AICF_NAMES_92 AICF_NAMES_88 ", " \
-    "%88, %89, %90, %91"
-#define AICF_NAMES_100 AICF_NAMES_96 ", " \
-    "%96, %97, %98, %99"
+#define AICF_SUMS_104(i) AICF_SUMS_100(i), AICF_SUMS_4(i + 100)
+#define AICF_SUMS_128(i) AICF_SUMS_104(i), AICF_SUMS_24(i + 104)
+#define AICF_NAMES_4 "%0, %1, %2, %3"
+#define AICF_NAMES_8 AICF_NAMES_4 ", %4, %5, %6, %7"
+#define AICF_NAMES_12 AICF_NAMES_8 ", %8, %9, %10, %11"
+#define AICF_NAMES_16 AICF_NAMES_12 ", %12, %13, %14, %15"
+#define AICF_NAMES_20 AICF_NAMES_16 ", %16, %17, %18, %19"
+#define AICF_NAMES_24 AICF_NAMES_20 ", %20, %21, %22, %23"
+#define AICF_NAMES_28 AICF_NAMES_24 ", %24, %25, %26, %27"
+#define AICF_NAMES_32 AICF_NAMES_28 ", %28, %29, %30, %31"
+#define AICF_NAMES_36 AICF_NAMES_32 ", %32, %33, %34, %35"
+#define AICF_NAMES_40 AICF_NAMES_36 ", %36, %37, %38, %39"
+#define AICF_NAMES_44 AICF_NAMES_40 ", %40, %41, %42, %43"
+#define AICF_NAMES_48 AICF_NAMES_44 ", %44, %45, %46, %47"
+#define AICF_NAMES_52 AICF_NAMES_48 ", %48, %49, %50, %51"
+#define AICF_NAMES_56 AICF_NAMES_52 ", %52, %53, %54, %55"
+#define AICF_NAMES_60 AICF_NAMES_56 ", %56, %57, %58, %59"
+#define AICF_NAMES_64 AICF_NAMES_60 ", %60, %61, %62, %63"
+#define AICF_NAMES_68 AICF_NAMES_64 ", %64, %65, %66, %67"
+#define AICF_NAMES_72 AICF_NAMES_68 ", %68, %69, %70, %71"
+#define AICF_NAMES_76 AICF_NAMES_72 ", %72, %73, %74, %75"
+#define AICF_NAMES_80 AICF_NAMES_76 ", %76, %77, %78, %79"
+#define AICF_NAMES_84 AICF_NAMES_80 ", %80, %81, %82, %83"
+#define AICF_NAMES_88 AICF_NAMES_84 ", %84, %85, %86, %87"
+#define AICF_NAMES_92 AICF_NAMES_88 ", %88, %89, %90, %91"
+#define AICF_NAMES_96 AICF_NAMES_92 ", %92, %93, %94, %95"
+#define AICF_NAMES_100 AICF_NAMES_96 ", %96, %97, %98, %99"
+#define AICF_NAMES_104 AICF_NAMES_100 ", %100, %101, %102, %103"
+#define AICF_NAMES_128 AICF_NAMES_104 ", " \
+    "%104, %105, %106, %107, %108, %109, %110, %111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
 
 #define AICF_GROUP_PRODUCT(ELEMENT, TYPE, SUMS, N, A, B, KEEP, TRANSPOSED_A, TRANSPOSED_B)                                            \
     template <bool kTransposedA, bool kTransposedB>                                                                                  \
@@ -146,56 +124,6 @@ struct GroupProduct;
                          : "l"(a), "l"(b), "r"(keep), "n"(kTransposedA ? 1 : 0), "n"(kTransposedB ? 1 : 0));                         \
         }                                                                                                                            \
     };
-AICF_GROUP_PRODUCT(Bf16, "bf16", 4, "8", "4", "5", "6", "7", "8")
-AICF_GROUP_PRODUCT(Fp16, "f16", 4, "8", "4", "5", "6", "7", "8")
-AICF_GROUP_PRODUCT(Bf16, "bf16", 8, "16", "8", "9", "10", "11", "12")
-AICF_GROUP_PRODUCT(Fp16, "f16", 8, "16", "8", "9", "10", "11", "12")
-AICF_GROUP_PRODUCT(Bf16, "bf16", 16, "32", "16", "17", "18", "19", "20")
-AICF_GROUP_PRODUCT(Fp16, "f16", 16, "32", "16", "17", "18", "19", "20")
-AICF_GROUP_PRODUCT(Bf16, "bf16", 32, "64", "32", "33", "34", "35", "36")
-AICF_GROUP_PRODUCT(Fp16, "f16", 32, "64", "32", "33", "34", "35", "36")
-AICF_GROUP_PRODUCT(Bf16, "bf16", 64, "128", "64", "65", "66", "67", "68")
-AICF_GROUP_PRODUCT(Fp16, "f16", 64, "128", "64", "65", "66", "67", "68")
-AICF_GROUP_PRODUCT(Bf16, "bf16", 96, "192", "96", "97", "98", "99", "100")
-AICF_GROUP_PRODUCT(Fp16, "f16", 96, "192", "96", "97", "98", "99", "100")
-AICF_GROUP_PRODUCT(Bf16, "bf16", 128, "256", "128", "129", "130", "131", "132")
-AICF_GROUP_PRODUCT(Fp16, "f16", 128, "256", "128", "129", "130", "131", "132")
-AICF_GROUP_PRODUCT(Bf16, "bf16", 24, "48", "24", "25", "26", "27", "28")
-AICF_GROUP_PRODUCT(Fp16, "f16", 24, "48", "24", "25", "26", "27", "28")
-AICF_GROUP_PRODUCT(Bf16, "bf16", 40, "80", "40", "41", "42", "43", "44")
-AICF_GROUP_PRODUCT(Fp16, "f16", 40, "80", "40", "41", "42", "43", "44")
-AICF_GROUP_PRODUCT(Bf16, "bf16", 48, "96", "48", "49", "50", "51", "52")
-AICF_GROUP_PRODUCT(Fp16, "f16", 48, "96", "48", "49", "50", "51", "52")
-AICF_GROUP_PRODUCT(Bf16, "bf16", 80, "160", "80", "81", "82", "83", "84")
-AICF_GROUP_PRODUCT(Fp16, "f16", 80, "160", "80", "81", "82", "83", "84")
-AICF_GROUP_PRODUCT(Bf16, "bf16", 56, "112", "56", "57", "58", "59", "60")
-AICF_GROUP_PRODUCT(Fp16, "f16", 56, "112", "56", "57", "58", "59", "60")
-AICF_GROUP_PRODUCT(Bf16, "bf16", 72, "144", "72", "73", "74", "75", "76")
-AICF_GROUP_PRODUCT(Fp16, "f16", 72, "144", "72", "73", "74", "75", "76")
-AICF_GROUP_PRODUCT(Bf16, "bf16", 88, "176", "88", "89", "90", "91", "92")
-AICF_GROUP_PRODUCT(Fp16, "f16", 88, "176", "88", "89", "90", "91", "92")
-AICF_GROUP_PRODUCT(Bf16, "bf16", 104, "208", "104", "105", "106", "107", "108")
-AICF_GROUP_PRODUCT(Fp16, "f16", 104, "208", "104", "105", "106", "107", "108")
-AICF_GROUP_PRODUCT(Bf16, "bf16", 28, "56", "28", "29", "30", "31", "32")
-AICF_GROUP_PRODUCT(Fp16, "f16", 28, "56", "28", "29", "30", "31", "32")
-AICF_GROUP_PRODUCT(Bf16, "bf16", 36, "72", "36", "37", "38", "39", "40")
-AICF_GROUP_PRODUCT(Fp16, "f16", 36, "72", "36", "37", "38", "39", "40")
-AICF_GROUP_PRODUCT(Bf16, "bf16", 44, "88", "44", "45", "46", "47", "48")
-AICF_GROUP_PRODUCT(Fp16, "f16", 44, "88", "44", "45", "46", "47", "48")
-AICF_GROUP_PRODUCT(Bf16, "bf16", 52, "104", "52", "53", "54", "55", "56")
-AICF_GROUP_PRODUCT(Fp16, "f16", 52, "104", "52", "53", "54", "55", "56")
-AICF_GROUP_PRODUCT(Bf16, "bf16", 60, "120", "60", "61", "62", "63", "64")
-AICF_GROUP_PRODUCT(Fp16, "f16", 60, "120", "60", "61", "62", "63", "64")
-AICF_GROUP_PRODUCT(Bf16, "bf16", 68, "136", "68", "69", "70", "71", "72")
-AICF_GROUP_PRODUCT(Fp16, "f16", 68, "136", "68", "69", "70", "71", "72")
-AICF_GROUP_PRODUCT(Bf16, "bf16", 76, "152", "76", "77", "78", "79", "80")
-AICF_GROUP_PRODUCT(Fp16, "f16", 76, "152", "76", "77", "78", "79", "80")
-AICF_GROUP_PRODUCT(Bf16, "bf16", 84, "168", "84", "85", "86", "87", "88")
-AICF_GROUP_PRODUCT(Fp16, "f16", 84, "168", "84", "85", "86", "87", "88")
-AICF_GROUP_PRODUCT(Bf16, "bf16", 92, "184", "92", "93", "94", "95", "96")
-AICF_GROUP_PRODUCT(Fp16, "f16", 92, "184", "92", "93", "94", "95", "96")
-AICF_GROUP_PRODUCT(Bf16, "bf16", 100, "200", "100", "101", "102", "103", "104")
-AICF_GROUP_PRODUCT(Fp16, "f16", 100, "200", "100", "101", "102", "103", "104")
 
 // TF32 has no transposed operands: both lie along k.
 #define AICF_GROUP_PRODUCT_TF32(SUMS, N, A, B, KEEP)                                                                                  \
@@ -208,70 +136,96 @@ AICF_GROUP_PRODUCT(Fp16, "f16", 100, "200", "100", "101", "102", "103", "104")
                          : "l"(a), "l"(b), "r"(keep));                                                                               \
         }                                                                                                                            \
     };
-AICF_GROUP_PRODUCT_TF32(32, "64", "32", "33", "34")
-AICF_GROUP_PRODUCT_TF32(64, "128", "64", "65", "66")
-AICF_GROUP_PRODUCT_TF32(96, "192", "96", "97", "98")
-AICF_GROUP_PRODUCT_TF32(128, "256", "128", "129", "130")
-AICF_GROUP_PRODUCT_TF32(4, "8", "4", "5", "6")
-AICF_GROUP_PRODUCT_TF32(8, "16", "8", "9", "10")
-AICF_GROUP_PRODUCT_TF32(16, "32", "16", "17", "18")
-AICF_GROUP_PRODUCT_TF32(24, "48", "24", "25", "26")
-AICF_GROUP_PRODUCT_TF32(40, "80", "40", "41", "42")
-AICF_GROUP_PRODUCT_TF32(48, "96", "48", "49", "50")
-AICF_GROUP_PRODUCT_TF32(80, "160", "80", "81", "82")
 
+#define AICF_GROUP_PRODUCTS(SUMS, N, A, B, KEEP, TRANSPOSED_A, TRANSPOSED_B)                        \
+    AICF_GROUP_PRODUCT(Bf16, "bf16", SUMS, N, A, B, KEEP, TRANSPOSED_A, TRANSPOSED_B)              \
+    AICF_GROUP_PRODUCT(Fp16, "f16", SUMS, N, A, B, KEEP, TRANSPOSED_A, TRANSPOSED_B)               \
+    AICF_GROUP_PRODUCT_TF32(SUMS, N, A, B, KEEP)
+AICF_GROUP_PRODUCTS(4, "8", "4", "5", "6", "7", "8")
+AICF_GROUP_PRODUCTS(8, "16", "8", "9", "10", "11", "12")
+AICF_GROUP_PRODUCTS(12, "24", "12", "13", "14", "15", "16")
+AICF_GROUP_PRODUCTS(16, "32", "16", "17", "18", "19", "20")
+AICF_GROUP_PRODUCTS(20, "40", "20", "21", "22", "23", "24")
+AICF_GROUP_PRODUCTS(24, "48", "24", "25", "26", "27", "28")
+AICF_GROUP_PRODUCTS(28, "56", "28", "29", "30", "31", "32")
+AICF_GROUP_PRODUCTS(32, "64", "32", "33", "34", "35", "36")
+AICF_GROUP_PRODUCTS(36, "72", "36", "37", "38", "39", "40")
+AICF_GROUP_PRODUCTS(40, "80", "40", "41", "42", "43", "44")
+AICF_GROUP_PRODUCTS(44, "88", "44", "45", "46", "47", "48")
+AICF_GROUP_PRODUCTS(48, "96", "48", "49", "50", "51", "52")
+AICF_GROUP_PRODUCTS(52, "104", "52", "53", "54", "55", "56")
+AICF_GROUP_PRODUCTS(56, "112", "56", "57", "58", "59", "60")
+AICF_GROUP_PRODUCTS(60, "120", "60", "61", "62", "63", "64")
+AICF_GROUP_PRODUCTS(64, "128", "64", "65", "66", "67", "68")
+AICF_GROUP_PRODUCTS(68, "136", "68", "69", "70", "71", "72")
+AICF_GROUP_PRODUCTS(72, "144", "72", "73", "74", "75", "76")
+AICF_GROUP_PRODUCTS(76, "152", "76", "77", "78", "79", "80")
+AICF_GROUP_PRODUCTS(80, "160", "80", "81", "82", "83", "84")
+AICF_GROUP_PRODUCTS(84, "168", "84", "85", "86", "87", "88")
+AICF_GROUP_PRODUCTS(88, "176", "88", "89", "90", "91", "92")
+AICF_GROUP_PRODUCTS(92, "184", "92", "93", "94", "95", "96")
+AICF_GROUP_PRODUCTS(96, "192", "96", "97", "98", "99", "100")
+AICF_GROUP_PRODUCTS(100, "200", "100", "101", "102", "103", "104")
+AICF_GROUP_PRODUCTS(104, "208", "104", "105", "106", "107", "108")
+AICF_GROUP_PRODUCTS(128, "256", "128", "129", "130", "131", "132")
+
+#undef AICF_GROUP_PRODUCTS
 #undef AICF_GROUP_PRODUCT_TF32
 #undef AICF_GROUP_PRODUCT
-#undef AICF_NAMES_28
-#undef AICF_SUMS_28
-#undef AICF_NAMES_36
-#undef AICF_SUMS_36
-#undef AICF_NAMES_44
-#undef AICF_SUMS_44
-#undef AICF_NAMES_52
-#undef AICF_SUMS_52
-#undef AICF_NAMES_60
-#undef AICF_SUMS_60
-#undef AICF_NAMES_68
-#undef AICF_SUMS_68
-#undef AICF_NAMES_76
-#undef AICF_SUMS_76
-#undef AICF_NAMES_84
-#undef AICF_SUMS_84
-#undef AICF_NAMES_92
-#undef AICF_SUMS_92
-#undef AICF_NAMES_100
-#undef AICF_SUMS_100
-#undef AICF_NAMES_128
-#undef AICF_NAMES_104
-#undef AICF_NAMES_88
-#undef AICF_NAMES_72
-#undef AICF_NAMES_56
-#undef AICF_NAMES_96
-#undef AICF_NAMES_64
-#undef AICF_NAMES_32
-#undef AICF_NAMES_24
-#undef AICF_NAMES_40
-#undef AICF_NAMES_48
-#undef AICF_NAMES_80
-#undef AICF_NAMES_16
-#undef AICF_NAMES_8
 #undef AICF_NAMES_4
-#undef AICF_SUMS_128
-#undef AICF_SUMS_104
-#undef AICF_SUMS_88
-#undef AICF_SUMS_72
-#undef AICF_SUMS_56
-#undef AICF_SUMS_96
-#undef AICF_SUMS_64
-#undef AICF_SUMS_32
-#undef AICF_SUMS_24
-#undef AICF_SUMS_40
-#undef AICF_SUMS_48
-#undef AICF_SUMS_80
-#undef AICF_SUMS_16
-#undef AICF_SUMS_8
+#undef AICF_NAMES_8
+#undef AICF_NAMES_12
+#undef AICF_NAMES_16
+#undef AICF_NAMES_20
+#undef AICF_NAMES_24
+#undef AICF_NAMES_28
+#undef AICF_NAMES_32
+#undef AICF_NAMES_36
+#undef AICF_NAMES_40
+#undef AICF_NAMES_44
+#undef AICF_NAMES_48
+#undef AICF_NAMES_52
+#undef AICF_NAMES_56
+#undef AICF_NAMES_60
+#undef AICF_NAMES_64
+#undef AICF_NAMES_68
+#undef AICF_NAMES_72
+#undef AICF_NAMES_76
+#undef AICF_NAMES_80
+#undef AICF_NAMES_84
+#undef AICF_NAMES_88
+#undef AICF_NAMES_92
+#undef AICF_NAMES_96
+#undef AICF_NAMES_100
+#undef AICF_NAMES_104
+#undef AICF_NAMES_128
 #undef AICF_SUMS_4
+#undef AICF_SUMS_8
+#undef AICF_SUMS_12
+#undef AICF_SUMS_16
+#undef AICF_SUMS_20
+#undef AICF_SUMS_24
+#undef AICF_SUMS_28
+#undef AICF_SUMS_32
+#undef AICF_SUMS_36
+#undef AICF_SUMS_40
+#undef AICF_SUMS_44
+#undef AICF_SUMS_48
+#undef AICF_SUMS_52
+#undef AICF_SUMS_56
+#undef AICF_SUMS_60
+#undef AICF_SUMS_64
+#undef AICF_SUMS_68
+#undef AICF_SUMS_72
+#undef AICF_SUMS_76
+#undef AICF_SUMS_80
+#undef AICF_SUMS_84
+#undef AICF_SUMS_88
+#undef AICF_SUMS_92
+#undef AICF_SUMS_96
+#undef AICF_SUMS_100
+#undef AICF_SUMS_104
+#undef AICF_SUMS_128
 // clang-format on
 
 template <class Element, bool kTransposedA, bool kTransposedB, int kSums>

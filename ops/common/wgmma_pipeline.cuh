@@ -32,13 +32,16 @@
 
 namespace aicf {
 
+// Warp groups that multiply: three have 64 rows of a tile of 192 each.
+constexpr int count_consumers(int bm, bool is_pingpong) { return bm == 192 && !is_pingpong ? 3 : 2; }
+
 // Tunables of one instance; kEpilogueBytes of shared memory are the epilogue's, on a 16-byte boundary. Elements have kItemBytes.
 template <int kBm, int kBn, int kStages, int kClusterM, int kClusterN, int kPingpong, int kGroup, int kSlabsPerWarp, int kEpilogueBytes,
           int kItemBytes = 2>
 struct WgmmaTunables {
     static constexpr int bm = kBm, bn = kBn, stages = kStages, clusterm = kClusterM, clustern = kClusterN, pingpong = kPingpong,
                          group = kGroup, slabs = kSlabsPerWarp, epilogue_bytes = kEpilogueBytes, item_bytes = kItemBytes;
-    static constexpr int groups = !kPingpong && kBm == 192 ? 3 : 2;  // warp groups that multiply
+    static constexpr int groups = count_consumers(kBm, kPingpong);
 };
 
 // Shapes and places in shared memory.

@@ -122,11 +122,11 @@ def _count_turned_bytes(t: Values, pingpong: bool = False) -> int:
 
 TURNED_SHAPES = Constraint(
     "turned_shapes",
-    "bn must be 128, 192 or 256, a thread hold at most 208 sums: bm * bn / 256 (104 where bn is 192: bm / 2), and half of bm be a multiple "
+    "bn must be 128, 192 or 256, a thread hold at most 192 sums: bm * bn / 256 (100 where bn is 192: bm / 2), and half of bm be a multiple "
     "of 8 where clustern is 2",
     lambda t: (
         t["bn"] in (128, 192, 256)
-        and (t["bm"] // 2 <= 104 if t["bn"] == 192 else t["bm"] * t["bn"] // 256 <= 208)
+        and (t["bm"] // 2 <= 100 if t["bn"] == 192 else t["bm"] * t["bn"] // 256 <= 192)
         and t["bm"] % (8 * t["clustern"]) == 0
     ),
 )

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstdint>
-#include <type_traits>
 
 #include "common/activations.cuh"
 #include "common/split_order.cuh"

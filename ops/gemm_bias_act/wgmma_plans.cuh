@@ -210,7 +210,7 @@ struct streamk_tf32_plan : StreamKPlan<t, 4> {
 // Columns of Y are the rows of its tiles, and rows of Y their columns.
 template <Tunables t, int kItemBytes, int kPingpong = 0>
 struct TurnedPlan {
-    static constexpr int kGroups = t.bn == 192 ? 3 : 2;
+    static constexpr int kGroups = count_consumers(t.bn, kPingpong);
     static constexpr int kBlocks = t.bn / (kPingpong ? 64 : 64 * kGroups);  // of 64 columns, of a warp group
     using Config = WgmmaTunables<t.bn, t.bm, t.stages, t.clustern, t.clusterm, kPingpong, t.group, 0,
                                  TurnedStage<kBlocks, kGroups>::kAllBytes, kItemBytes>;

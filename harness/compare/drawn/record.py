@@ -16,7 +16,7 @@ from contract.files import write_atomically
 from device.settings import find_project_root
 from harness.errors import RecordError
 from harness.spec import PEER_ERROR
-from harness.timing.rounds import TOO_SLOW
+from harness.timing.stats import TOO_SLOW
 
 SCHEMA = 1
 FILE = "drawn.json"

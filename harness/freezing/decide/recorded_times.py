@@ -126,9 +126,9 @@ def read_population(op: Op, path: Path) -> tuple[Recording, dict[str, Problem]]:
     """
     try:
         content = path.read_bytes()
-        document = parse_json(content)
+        document, name = parse_json(content), f"{path.name} ({hash_bytes(content)[:16]})"
         if isinstance(document, dict) and "facts" in document:
-            return _read_survey(op, document, f"{path.name} ({hash_bytes(content)[:16]})")
+            return _read_survey(op, document, name)
         runs = read_runs(path)
     except OSError as error:
         raise FrozenUseError(f"--population {path}: cannot be read: {error.strerror}") from error
@@ -145,7 +145,6 @@ def read_population(op: Op, path: Path) -> tuple[Recording, dict[str, Problem]]:
     if not rows:
         how = f"`compare {op.name} --drawn N --regret` times them"
         raise FrozenUseError(f"--population {path}: no other kernel was timed beside the chosen one: {how}")
-    name = f"{path.name} ({hash_bytes(content)[:16]})"
     times = {row.problem: {c.name: RecordedTime(c.interval[0], f"{name}: {row.problem}") for c in row.own_known} for row in rows}
     commit = Commit.read(run.commit)
     conditions = _describe(run.environment, commit.name, run.command, name)

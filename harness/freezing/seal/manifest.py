@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from contract.entry_points import CALLS
-from contract.layout import SCHEMA_VERSION, SOURCES, hash_bytes, hash_value, make_seal
+from contract.layout import SCHEMA_VERSION, SOURCES, hash_bytes, hash_value, make_seal, name_symbol
 from device.toolchain import Toolchain
 from harness.build.builder import BuildResult, compile_flags
 from harness.build.resources import Resources
@@ -70,7 +70,7 @@ def make_manifest(
             "toolchain": {"nvcc": toolchain.nvcc_version, "cxx": toolchain.cxx_version},
             "machine_code": {target.real_arch: build.code_hash},
         },
-        "entry_points": {call: f"{loaded.op.name}_{call}__{kernel}" for call in CALLS},
+        "entry_points": {call: name_symbol(loaded.op.name, call, kernel) for call in CALLS},
         "interface": hash_value(interface),
         "domain": [c.to_json() for c in domain],
         "alignment_bytes": find_alignments(loaded, domain),
