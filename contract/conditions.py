@@ -106,4 +106,5 @@ def describe(row: Mapping[str, Any]) -> str:
 
 def list_address_steps(rows: Iterable[Mapping[str, Any]]) -> list[int]:
     """Return what conditions ask addresses to be multiples of."""
-    return [row["address"] for row in rows if "address" in row]
+    # A document may write 2.0, which is an integer to its schema.
+    return [int(row["address"]) for row in rows if "address" in row]

@@ -21,6 +21,7 @@ from aicf import errors as aicf_errors
 from aicf.ops.arguments import Signature
 from aicf.ops.functions import write_function
 from aicf.registry import HwCaps, Problem, Registry
+from contract.conditions import list_address_steps
 from contract.documents import DocumentError, parse_json
 from contract.frozen_set import FrozenOp, read_op
 from contract.kernels import read_kernel
@@ -199,6 +200,11 @@ def use(op: FrozenOp) -> None:
     tables = expect(known, lambda: Registry.holding(op).find_tables(op.name, HwCaps(9, 0)))
     if tables is not None:
         expect(known, lambda: write_function(Signature(tables.interface, tables.ties), print, print))
+
+
+def test_an_address_that_a_document_writes_with_a_point_is_an_integer() -> None:
+    steps = list_address_steps([{"tensor": "x", "address": 2.0}, {"tensor": "y", "stride": 8}])
+    assert steps == [2] and all(isinstance(step, int) for step in steps)
 
 
 @pytest.mark.parametrize("kind", ["op", "entry", "median", "survey", "library"])
