@@ -88,14 +88,16 @@ def make_header(ops: Sequence[DeployedOp]) -> str:
 def _flatten_op(op: DeployedOp, headers: dict[str, tuple[str, str]]) -> None:
     """Add the headers of an op's kernels, of its own those of the present interface alone.
 
-    Kernels of an earlier one that this extends, which the index vouches for, take a pointer to the longer struct.
+    Kernels of an earlier one that this extends, which the index vouches for, take a pointer to the longer struct. Where all are, the header
+    is that of a kernel which is not in the library.
     """
     include = str(op.interface["include"])
     present = hash_value(op.interface)
-    if all(kernel.manifest["interface"] != present for kernel in op.kernels):
+    kernels = (*op.kernels, *([op.header] if op.header else []))
+    if all(kernel.manifest["interface"] != present for kernel in kernels):
         names = ", ".join(kernel.name for kernel in op.kernels)
-        raise DeployError(f"{op.name}: {names}: sealed with an earlier C interface than the op has; choose a kernel of the present one too")
-    for kernel in op.kernels:
+        raise DeployError(f"{op.name}: {names}: sealed with an earlier C interface than the op has, and no frozen kernel has its header")
+    for kernel in kernels:
         own = "" if kernel.manifest["interface"] == present else f"{op.name}/"
         _flatten(kernel, include, headers, left_out=own)
 

@@ -11,6 +11,7 @@ from typing import Any
 from contract.frozen_set import list_ops, load_kernels
 from contract.index import read_index
 from contract.kernels import FrozenKernel
+from contract.layout import hash_value
 from deploy.errors import DeployError
 
 Row = Mapping[str, Any]
@@ -18,13 +19,17 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class DeployedOp:
-    """An op of the library: its description, and kernels sorted by name with the entries, medians and surveys that name them."""
+    """An op of the library: its description, and kernels sorted by name with the entries, medians and surveys that name them.
+
+    ``header`` is a frozen kernel of the op's present C interface, whose header is the library's, where none of ``kernels`` is of it.
+    """
 
     description: Row
     kernels: tuple[FrozenKernel, ...]
     entries: tuple[Row, ...]
     medians: tuple[Row, ...]
     surveys: tuple[Row, ...]
+    header: FrozenKernel | None = None
 
     @property
     def name(self) -> str:
@@ -68,9 +73,14 @@ def _select_op(folder: Path, archs: Sequence[str], patterns: Sequence[str]) -> D
     if not any(is_chosen(entry) for entry in index.entries):
         return None
     op = load_kernels(index, is_chosen)
-    for kernel in {k.folder: k for k in op.kernels.values()}.values():  # a revision's sources, once
+    present = hash_value(op.description["interface"])
+    header = None
+    if all(kernel.manifest["interface"] != present for kernel in op.kernels.values()):
+        header = next((k for k in load_kernels(index).kernels.values() if k.manifest["interface"] == present), None)
+    read = [*op.kernels.values(), *([header] if header else [])]
+    for kernel in {k.folder: k for k in read}.values():  # a revision's sources, once
         kernel.check_sources()
     winners = {e["kernel"] for e in op.entries if e["role"] == "winner"}
     medians = tuple(row for row in op.medians if row["kernel"] in winners)
     surveys = tuple(s for s in op.surveys.values() if op.description["cost"] is not None and not s["weights"].keys().isdisjoint(op.kernels))
-    return DeployedOp(op.description, tuple(op.kernels.values()), op.entries, medians, surveys)
+    return DeployedOp(op.description, tuple(op.kernels.values()), op.entries, medians, surveys, header)

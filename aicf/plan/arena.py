@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import operator
 from collections.abc import Sequence
 
 import numpy as np
@@ -28,42 +30,48 @@ def place(sizes: Sequence[int], spans: Sequence[int], conflicts: NDArray[np.bool
     Orders are tried until one is within a hundredth of the lower bound: by size, by area (size times span), and as buffers are first
     written. Where none is, and buffers are few, a search goes on from the best of them.
     """
-    bytes_ = np.asarray(sizes, dtype=np.int64)
+    lengths, rows = [int(size) for size in sizes], [np.flatnonzero(row).tolist() for row in conflicts]
+    bytes_ = np.asarray(lengths, dtype=np.int64)
     areas = bytes_ * np.asarray(spans, dtype=np.int64)
     orders = (np.argsort(-bytes_, kind="stable"), np.argsort(-areas, kind="stable"), np.arange(len(sizes)))
-    best: NDArray[np.int64] = np.zeros(len(sizes), dtype=np.int64)
-    chosen, least = orders[0], -1
-    for order in orders:
-        offsets = _fit(order, bytes_, conflicts)
-        total = int((offsets + bytes_).max(initial=0))
+    best: list[int] = []
+    chosen, least = orders[0].tolist(), -1
+    for order in (order.tolist() for order in orders):
+        offsets = _fit(order, lengths, rows)
+        assert offsets is not None
+        total = _measure(offsets, lengths)
         if least < 0 or total < least:
             best, chosen, least = offsets, order, total
         if least <= _GOOD_ENOUGH * lower_bound:
             break
     if least > _GOOD_ENOUGH * lower_bound and len(sizes) <= _FEW:
-        best, least = _improve(chosen, best, bytes_, conflicts, lower_bound)
-    return [int(offset) for offset in best], max(least, 0)
+        best, least = _improve(chosen, best, lengths, rows, lower_bound)
+    return best, max(least, 0)
+
+
+def _measure(offsets: Sequence[int], sizes: Sequence[int]) -> int:
+    return max(map(operator.add, offsets, sizes), default=0)
 
 
 def _improve(
-    order: NDArray[np.intp], offsets: NDArray[np.int64], sizes: NDArray[np.int64], conflicts: NDArray[np.bool_], lower_bound: int
-) -> tuple[NDArray[np.int64], int]:
+    order: list[int], offsets: list[int], sizes: Sequence[int], conflicts: Sequence[Sequence[int]], lower_bound: int
+) -> tuple[list[int], int]:
     """Return the best offsets that a search among orders finds: the same ones for the same buffers.
 
     A buffer that ends above the bound is put earlier at a time; what is worse is accepted at first, less and less (G. Dueck and T. Scheuer,
-    "Threshold accepting", J. Comput. Phys. 90, 1990).
+    "Threshold accepting", J. Comput. Phys. 90, 1990). What stands before it stays where it is.
     """
-    rng, total = np.random.default_rng(0), int((offsets + sizes).max(initial=0))
+    rng, total = np.random.default_rng(0), _measure(offsets, sizes)
     best, least, current = offsets, total, offsets
     num_tries = min(_TRIES, _NUM_PLACED // len(sizes))
     for i in range(num_tries):
-        above = np.flatnonzero(current[order] + sizes[order] > lower_bound)
-        place = int(rng.choice(above))
-        tried = np.insert(np.delete(order, place), int(rng.integers(0, max(place, 1))), order[place])
-        found = _fit(tried, sizes, conflicts)
-        new_total = int((found + sizes).max(initial=0))
-        if new_total <= total + _SLACK * (1.0 - i / num_tries) * lower_bound:
-            order, current, total = tried, found, new_total
+        above = [place for place, buffer in enumerate(order) if current[buffer] + sizes[buffer] > lower_bound]
+        place = above[rng.integers(len(above))]
+        earlier = int(rng.integers(max(place, 1)))
+        tried = [*order[:earlier], order[place], *order[earlier:place], *order[place + 1 :]]
+        found = _fit(tried, sizes, conflicts, current, earlier, total + _SLACK * (1.0 - i / num_tries) * lower_bound)
+        if found is not None:
+            order, current, total = tried, found, _measure(found, sizes)
         if total < least:
             best, least = current, total
         if least <= _GOOD_ENOUGH * lower_bound:
@@ -71,18 +79,30 @@ def _improve(
     return best, least
 
 
-def _fit(order: NDArray[np.intp], sizes: NDArray[np.int64], conflicts: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Return each buffer's lowest offset at which it overlaps none of those before it in the order that it must not share bytes with."""
-    offsets = np.zeros(len(sizes), dtype=np.int64)
-    is_placed = np.zeros(len(sizes), dtype=np.bool_)
-    for i in order:
-        others = np.flatnonzero(conflicts[i] & is_placed)
-        if others.size:
-            others = others[np.argsort(offsets[others], kind="stable")]
-            starts = offsets[others]
-            ends = np.maximum.accumulate(starts + sizes[others])
-            free_from = np.concatenate(([0], ends[:-1]))
-            fits = np.flatnonzero(starts - free_from >= sizes[i])
-            offsets[i] = free_from[fits[0]] if fits.size else ends[-1]
-        is_placed[i] = True
+def _fit(
+    order: Sequence[int],
+    sizes: Sequence[int],
+    conflicts: Sequence[Sequence[int]],
+    kept: Sequence[int] = (),
+    num_kept: int = 0,
+    most: float = math.inf,
+) -> list[int] | None:
+    """Return each buffer's lowest offset at which it overlaps none of those before it in the order that it must not share bytes with.
+
+    The first ``num_kept`` of the order stay at their offsets of ``kept``. None where one would end above ``most``.
+    """
+    offsets = list(kept) if num_kept else [0] * len(sizes)
+    ends = [0] * len(sizes)  # 0: not placed
+    for i in order[:num_kept]:
+        ends[i] = offsets[i] + sizes[i]
+    for i in order[num_kept:]:
+        size, free = sizes[i], 0
+        for begin, end in sorted([(offsets[j], ends[j]) for j in conflicts[i] if ends[j]]):
+            if begin - free >= size:
+                break
+            if end > free:
+                free = end
+        if free + size > most:
+            return None
+        offsets[i], ends[i] = free, free + size
     return offsets

@@ -20,7 +20,7 @@ from harness.compare.drawn.record import DrawnRun
 from harness.discover import find_op
 from harness.errors import FrozenUseError
 from harness.freezing.store.changes import change_index
-from harness.surveys.fitting import TimesRow, ask, fit_survey
+from harness.surveys.fitting import Measured, TimesRow, ask, fit_measured
 from harness.surveys.regret import Summary, cross_validate, judge
 
 # Of regret, by which a bucket's choices without a survey are better on average: less than times scatter by is none.
@@ -114,9 +114,11 @@ def fit_times(frozen_dir: Path, times: Times, arch: str) -> Adoption:
     kinds = [{"at_home": at_home, "finer": finer, "heeds_far": heeds_far} for heeds_far, at_home, finer in choices]
     bare = open_core(replace(frozen, surveys={}), arch)
     without, buckets = judge(bare, times.rows), np.array([_name_bucket(bare, row) for row in times.rows])
-    judged = [_set_apart(buckets, without, cross_validate(frozen, arch, times.rows, times.device, **kind)) for kind in kinds]
+    measured = Measured(frozen, arch, times.rows, times.device)
+    judged = [_set_apart(buckets, without, cross_validate(measured, **kind)) for kind in kinds]
     best = min(range(len(kinds)), key=lambda i: judged[i][0].mean)
-    survey = fit_survey(frozen, arch, times.rows, {"device": times.device, "record": times.record}, **kinds[best])
+    facts = {"device": times.device, "record": times.record}
+    survey = fit_measured(measured, np.ones(len(times.rows), np.bool_), facts, **kinds[best])
     held_out, apart = judged[best]
     return Adoption(survey | ({"apart": apart} if apart else {}), len(times.rows), held_out)
 

@@ -55,9 +55,10 @@ class Measured:
     """Rows of times, and those of the index's medians behind them, as models see them."""
 
     def __init__(self, frozen: FrozenOp, arch: str, rows: Sequence[TimesRow], device: str) -> None:
-        """Raise :class:`FrozenUseError` for an op whose index says nothing about its cost."""
+        """``device`` is the GPU that the times are of. Raises :class:`FrozenUseError` for an op whose index says nothing about its cost."""
         if frozen.description["cost"] is None:
             raise FrozenUseError(f"{frozen.name} declares no cost (op.py: cost), so its kernels' times cannot be modelled")
+        self.frozen, self.rows, self.device = frozen, rows, device
         self.core = open_core(frozen, arch)
         self.kernels = self.core.table.kernels
         measured = [*rows, *_list_medians(frozen, arch, device)]
@@ -69,6 +70,7 @@ class Measured:
         interface = frozen.description["interface"]
         self.shapes = [list_shapes(interface, frozen.kernels[name].manifest["prior"]) for name in self.kernels]
         self._terms: dict[int, _Floats] = {}
+        self._fits: dict[tuple[int, bytes, int | None, int | None, bool], tuple[Model, _Floats]] = {}
 
     def find_terms(self, kernel: int) -> _Floats:
         """Return the terms of a kernel's time by problem and shape."""
@@ -76,6 +78,25 @@ class Measured:
             models = [make_model(self.core.table.names, shape) for shape in self.shapes[kernel]]
             self._terms[kernel] = np.array([self.core.find_terms(each, kernel, models) for each in self.asked])
         return self._terms[kernel]
+
+    def fit_kernel(self, kernel: int, timed: NDArray[np.bool_], finer: bool, heeds_far: bool) -> tuple[Model, _Floats]:
+        """Return a kernel's model, fitted to the problems on which it was timed, and the microseconds that it gives for all.
+
+        Fits are kept: those that differ in the kernels alone that have models fit the same model to the same times.
+        """
+        count = int(timed.sum())
+        num_shapes = None if finer and count >= _MIN_SHAPED else 1
+        num_terms = None if finer and count >= _MIN_FINE else _NUM_PLAIN_TERMS
+        key = (kernel, timed.tobytes(), num_shapes, num_terms, heeds_far)
+        if key not in self._fits:
+            self._fits[key] = self._fit_kernel(kernel, timed, self.find_terms(kernel)[:, :num_shapes, :num_terms], heeds_far)
+        return self._fits[key]
+
+    def _fit_kernel(self, kernel: int, timed: NDArray[np.bool_], terms: _Floats, heeds_far: bool) -> tuple[Model, _Floats]:
+        times, fastest = self.times[timed, kernel], np.nanmin(self.times[timed], axis=1)
+        best, found = solve_heeding_far(terms[timed], times, fastest) if heeds_far else _solve(terms[timed], times, fastest / times)
+        weights = tuple(float(f"{x:.{_NUM_WEIGHT_DIGITS}g}") for x in found)
+        return Model(self.shapes[kernel][best], best > 0, weights), terms[:, best] @ np.array(weights)
 
 
 def fit_survey(
@@ -121,25 +142,13 @@ def fit_measured(
         is_known = i not in winners or any(measured.homes[row] >> i & 1 for row in np.flatnonzero(timed))
         if timed.sum() < MIN_PROBLEMS or name not in measured.rivals or not is_known:
             continue
-        models[name], modelled = _fit_kernel(measured, i, timed, finer, heeds_far)
+        models[name], modelled = measured.fit_kernel(i, timed, finer, heeds_far)
         errors[name] = times[:, i] / modelled - 1.0
     weights = {name: list(model.weights) for name, model in models.items()}
     shapes = {name: dict(model.shape) for name, model in models.items() if model.is_own}
     groups = _describe_groups(measured, np.flatnonzero(kept).tolist(), errors)
     row = {"kind": "survey", "arch": core.table.arch, "weights": weights, "groups": groups, **facts}
     return row | {"shapes": shapes} if shapes else row
-
-
-def _fit_kernel(measured: Measured, kernel: int, timed: NDArray[np.bool_], finer: bool, heeds_far: bool) -> tuple[Model, _Floats]:
-    """Return a kernel's model, fitted to the problems on which it was timed, and the microseconds that it gives for all."""
-    count = int(timed.sum())
-    num_shapes = None if finer and count >= _MIN_SHAPED else 1
-    num_terms = None if finer and count >= _MIN_FINE else _NUM_PLAIN_TERMS
-    terms, times = measured.find_terms(kernel)[:, :num_shapes, :num_terms], measured.times[timed, kernel]
-    fastest = np.nanmin(measured.times[timed], axis=1)
-    best, found = solve_heeding_far(terms[timed], times, fastest) if heeds_far else _solve(terms[timed], times, fastest / times)
-    weights = tuple(float(f"{x:.{_NUM_WEIGHT_DIGITS}g}") for x in found)
-    return Model(measured.shapes[kernel][best], best > 0, weights), terms[:, best] @ np.array(weights)
 
 
 def _solve(terms: _Floats, times: _Floats, say: _Floats) -> tuple[int, _Floats]:

@@ -39,10 +39,10 @@ def choose_columns(matrices: _Floats, target: _Floats, most: int) -> tuple[list[
         squares = products[:, subsets[:, :, np.newaxis], subsets[:, np.newaxis, :]] + _LIFT * np.eye(count)
         found = np.linalg.solve(squares, sides[..., np.newaxis])[..., 0]
         errors = np.where((found >= 0.0).all(axis=2), size - (found * sides).sum(axis=2), np.inf)
-        for i, own in enumerate(errors):
-            first = int(np.flatnonzero(own <= own.min() + _ALIKE * size)[0])
-            if own[first] < least[i] - _ALIKE * size:
-                chosen[i], least[i] = tuple(subsets[first].tolist()), own[first]
+        first = np.argmax(errors <= errors.min(axis=1, keepdims=True) + _ALIKE * size, axis=1)
+        fewest = np.take_along_axis(errors, first[:, np.newaxis], axis=1)[:, 0]
+        for i in np.flatnonzero(fewest < least - _ALIKE * size).tolist():
+            chosen[i], least[i] = tuple(subsets[first[i]].tolist()), fewest[i]
     return chosen, np.maximum(least, 0.0)
 
 

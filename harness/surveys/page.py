@@ -14,7 +14,7 @@ import numpy as np
 from contract.decision import open_core
 from contract.frozen_set import read_op
 from harness.surveys.adoption import Times, give_to_frozen, read_times
-from harness.surveys.fitting import TimesRow
+from harness.surveys.fitting import Measured, TimesRow
 from harness.surveys.published_regret import ESTIMATED, HELD_OUT
 from harness.surveys.regret import Summary, cross_validate, judge
 
@@ -116,7 +116,7 @@ def _describe_survey(document: dict[str, Any], times: Times) -> list[str]:
     """Say what the problems that models were fitted to say of choices, each by models fitted without its tenth."""
     op = document["op"]
     frozen = replace(read_op(op), surveys={})
-    regrets = cross_validate(frozen, _ARCH, give_to_frozen(times, frozen).rows, times.device)
+    regrets = cross_validate(Measured(frozen, _ARCH, give_to_frozen(times, frozen).rows, times.device))
     found = Summary.of(regrets)
     before = Summary.of([row["regret"] for row in document["rows"]])
     num_own = before.problems

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contract.decision import DecisionCore, How, open_core
-from contract.frozen_set import FrozenOp
 from harness.errors import FrozenUseError
 from harness.surveys.fitting import Measured, TimesRow, ask, fit_measured
 
@@ -62,28 +61,18 @@ def judge(core: DecisionCore, rows: Sequence[TimesRow]) -> NDArray[np.float64]:
     return np.array([find_regret(row["times_us"], choose(core, row)[0]) for row in rows], np.float64)
 
 
-def cross_validate(
-    frozen: FrozenOp,
-    arch: str,
-    rows: Sequence[TimesRow],
-    device: str,
-    *,
-    at_home: bool = False,
-    finer: bool = True,
-    heeds_far: bool = False,
-) -> NDArray[np.float64]:
+def cross_validate(measured: Measured, *, at_home: bool = False, finer: bool = True, heeds_far: bool = False) -> NDArray[np.float64]:
     """Return by row the regret of the choice by a survey that was fitted without the row's tenth; NaN where the chosen was not timed.
 
-    ``device`` is the GPU that the rows' times are of; ``at_home``, ``finer`` and ``heeds_far`` are as for
-    :func:`harness.surveys.fitting.fit_survey`.
+    ``at_home``, ``finer`` and ``heeds_far`` are as for :func:`harness.surveys.fitting.fit_survey`.
     """
+    rows, arch = measured.rows, measured.core.table.arch
     fold = np.random.default_rng(0).permutation(len(rows)) % NUM_FOLDS
     regrets = np.full(len(rows), np.nan)
-    measured = Measured(frozen, arch, rows, device)
     for number in range(NUM_FOLDS):
-        facts = {"device": device, "record": ""}
+        facts = {"device": measured.device, "record": ""}
         survey = fit_measured(measured, fold != number, facts, at_home=at_home, finer=finer, heeds_far=heeds_far)
-        core = open_core(replace(frozen, surveys={arch: survey}), arch)
+        core = open_core(replace(measured.frozen, surveys={arch: survey}), arch)
         held = np.flatnonzero(fold == number)
         regrets[held] = judge(core, [rows[i] for i in held.tolist()])
     return regrets

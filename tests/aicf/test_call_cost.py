@@ -69,7 +69,8 @@ def test_cost_of_a_custom_op_on_tensors(benchmark: Any, torch: Any, signature: A
     torch_ops.register(SimpleNamespace(signature=own, caller=caller))
     a, w, bias = (torch.zeros(16, 16) for _ in range(3))
     options = [{"act": "silu", "b_layout": "nk"}.get(o["name"], o["default"]) for o in signature.options]
-    (made,) = benchmark(lambda: torch.ops.aicf.stub(a, w, bias, None, *options))
+    missing = [None for _ in signature.inputs[3:]]
+    (made,) = benchmark(lambda: torch.ops.aicf.stub(a, w, bias, *missing, *options))
     assert made.shape == (16, 16)
 
 

@@ -7,6 +7,7 @@ import itertools
 import json
 import math
 import random
+import re
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -17,7 +18,7 @@ import pytest
 from aicf.registry import How, HwCaps, Problem, Registry, SelectionError
 from contract.errors import FrozenError
 from contract.extension import fill_attributes
-from contract.layout import dump_line, find_frozen_dir
+from contract.layout import dump_line, find_frozen_dir, hash_value
 from contract.structs import Status, make_params
 from deploy.dispatch import make_dispatcher
 from deploy.errors import DeployError
@@ -210,6 +211,17 @@ def test_only_what_was_chosen_is_in_the_library(frozen_dir: Path) -> None:
         select(frozen_dir, [], ["sm_75"])
     with pytest.raises(DeployError, match=r"conv is not frozen; there are: .*gemm_bias_act"):
         select(frozen_dir, ["conv"])
+
+
+def test_a_library_of_earlier_kernels_alone_has_the_present_header() -> None:
+    """The kernels of ``gemm_backward`` that were frozen first take the struct that has grown since."""
+    (whole,) = select(find_frozen_dir(), ["gemm_backward"])
+    present = hash_value(whole.interface)
+    earlier = [kernel.name for kernel in whole.kernels if kernel.manifest["interface"] != present]
+    (op,) = select(find_frozen_dir(), ["gemm_backward"], patterns=earlier)
+    assert whole.header is None and op.header is not None and [kernel.name for kernel in op.kernels] == earlier
+    struct = re.compile(r"typedef struct GemmBackwardParams \{.*?\n\} GemmBackwardParams;", re.DOTALL)
+    assert struct.findall(make_header([op])) == struct.findall(make_header([whole])) != []
 
 
 def test_what_is_not_as_it_was_sealed_is_not_deployed(tmp_path: Path) -> None:

@@ -30,7 +30,6 @@ ELSEWHERE = {
     "survey measure --out": "tests/surveys/test_fitting.py::test_wrong_use_of_the_verb_is_one_message",
     "survey fit": "tests/surveys/test_fitting.py::test_the_verb_fits_and_writes_nothing",
     "survey adopt": "tests/surveys/test_fitting.py::test_a_survey_comes_and_goes_with_the_history",
-    "compare --drawn --publish --regret --use": "tests/harness/test_drawn.py::test_the_regret_is_to_the_fastest_of_all_that_serve",
     "compare --drawn --publish": "tests/harness/test_drawn.py::test_drawn_problems_are_timed_recorded_and_published",
     "promote --library --recorded": "tests/freezing/test_library.py::test_the_verb_adopts_from_a_record_or_says_why_not",
     "promote --dry-run --population": "tests/freezing/test_population.py::test_the_verb_proves_what_is_needed_and_nothing_else",

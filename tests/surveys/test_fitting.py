@@ -23,7 +23,7 @@ from harness.freezing.store.changes import demote
 from harness.freezing.store.index import read_frozen_op
 from harness.freezing.store.verify import check_op
 from harness.surveys.adoption import Times, adopt_survey, fit_times, give_to_frozen, read_times
-from harness.surveys.fitting import ask, fit_survey, solve_heeding_far
+from harness.surveys.fitting import Measured, ask, fit_survey, solve_heeding_far
 from harness.surveys.least_squares import solve_nonnegative
 from harness.surveys.records import find_folder
 from harness.surveys.regret import Summary, choose, cross_validate, judge
@@ -192,11 +192,11 @@ def test_medians_of_another_gpu_are_no_points_of_a_survey(frozen: FrozenOp) -> N
 
 def test_choices_are_judged_on_problems_that_were_held_out(frozen: FrozenOp) -> None:
     rows = draw_times(open_surveyed(frozen, make_survey(frozen)), 80, noise=0.0)
-    assert cross_validate(frozen, ARCH, rows, DEVICE).mean() < 0.002
+    assert cross_validate(Measured(frozen, ARCH, rows, DEVICE)).mean() < 0.002
     generator = random.Random(2)
     for row in rows:  # a liar: times that say nothing of sizes
         row["times_us"] = {name: generator.uniform(1, 3) for name in row["times_us"]}
-    assert cross_validate(frozen, ARCH, rows, DEVICE).mean() > 0.1
+    assert cross_validate(Measured(frozen, ARCH, rows, DEVICE)).mean() > 0.1
 
 
 def test_the_least_squares_have_no_weight_below_0() -> None:
@@ -330,7 +330,8 @@ def test_a_bucket_stays_apart_where_its_calls_are_decided_better_without_a_surve
     bare, core = (open_core(replace(frozen, surveys=surveys), ARCH) for surveys in ({}, {ARCH: found.survey}))
     without = judge(bare, times.rows)
     kinds = [{"at_home": h, "finer": f} for h in (False, True) for f in (False, True)]
-    regrets = [np.nanmean(cross_validate(frozen, ARCH, times.rows, times.device, **kind)) for kind in kinds]
+    measured = Measured(frozen, ARCH, times.rows, times.device)
+    regrets = [np.nanmean(cross_validate(measured, **kind)) for kind in kinds]
     assert found.held_out.mean <= np.nanmean(without) and found.held_out.mean < min(regrets)
     ways = set()
     for row in times.rows:
