@@ -80,9 +80,8 @@ def test_the_committed_survey_comes_out_of_the_committed_times_bit_for_bit() -> 
     found = fit_times(find_frozen_dir(), read_times(OP, TIMES), ARCH)
     assert found.survey == committed
     assert json.dumps(found.survey, sort_keys=True) == json.dumps(committed, sort_keys=True)
-    assert 0 < found.held_out.mean < 0.025
-    # Without the problems whose rows are strided as the population has them, which are harder.
-    assert 0 < fit_times(find_frozen_dir(), read_times(OP, TIMES[:3]), ARCH).held_out.mean < 0.02
+    told = found.describe()
+    assert "611 problems, 44 kernels, not for bfloat16" in told and "held out in turn: mean 2.21 %" in told
 
 
 def test_few_problems_make_a_model_of_few_weights() -> None:
@@ -220,23 +219,22 @@ def test_problems_of_an_attribute_that_came_later_count_where_it_has_its_default
     assert give_to_frozen(replace(times, rows=(dropped,)), frozen).rows == ()
 
 
-@pytest.mark.slow
 def test_a_survey_comes_and_goes_with_the_history(tmp_path: Path) -> None:
-    folder = tmp_path / "frozen"
-    shutil.copytree(find_frozen_dir(), folder, ignore=shutil.ignore_patterns(".*"))
-    document = json.loads(TIMES[0].read_text())
+    op, folder = "reduce", tmp_path / "frozen"
+    shutil.copytree(find_frozen_dir() / op, folder / op, ignore=shutil.ignore_patterns(".*"))
+    document = json.loads((find_folder() / "h200-survey-reduce.json").read_text())
     shorter = tmp_path / "shorter.json"
-    shorter.write_text(json.dumps(document | {"rows": document["rows"][:120]}))
-    found = adopt_survey(folder, read_times(OP, [shorter]), ARCH)
-    assert found.num_problems == 120 and "120 problems" in found.describe()
-    assert not check_op(folder, OP)
-    (survey,) = [r for r in read_frozen_op(folder, OP).rows if r["kind"] == "survey"]
+    shorter.write_text(json.dumps(document | {"rows": document["rows"][:30]}))
+    found = adopt_survey(folder, read_times(op, [shorter]), ARCH)
+    assert found.num_problems == 30 and "30 problems" in found.describe()
+    assert not check_op(folder, op)
+    (survey,) = [r for r in read_frozen_op(folder, op).rows if r["kind"] == "survey"]
     assert survey == found.survey and survey["record"].startswith("shorter.json (")
-    with pytest.raises(FrozenError, match="nothing in the frozen set of gemm_bias_act would change"):
-        adopt_survey(folder, read_times(OP, [shorter]), ARCH)
-    demote(folder, OP, [], "all of it")
-    assert not [r for r in read_frozen_op(folder, OP).rows if r["kind"] == "survey"]
-    assert not check_op(folder, OP)
+    with pytest.raises(FrozenError, match="nothing in the frozen set of reduce would change"):
+        adopt_survey(folder, read_times(op, [shorter]), ARCH)
+    demote(folder, op, [], "all of it")
+    assert not [r for r in read_frozen_op(folder, op).rows if r["kind"] == "survey"]
+    assert not check_op(folder, op)
 
 
 def test_files_that_are_no_times_of_the_op_are_refused_by_name(tmp_path: Path) -> None:
@@ -283,18 +281,12 @@ def test_wrong_use_of_the_verb_is_one_message(words: list[str], code: int, messa
     assert done.exit_code == code and message in done.output + capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("op", "times", "said"),
-    [
-        pytest.param(OP, TIMES, ("611 problems, 44 kernels, not for bfloat16", "mean 2.21 %"), marks=pytest.mark.slow),  # half a minute
-        ("reduce", [find_folder() / "h200-survey-reduce.json"], ("35 problems, 12 kernels, not for float32", "mean 2.03 %")),
-    ],
-)
-def test_the_verb_fits_and_writes_nothing(op: str, times: list[Path], said: tuple[str, str]) -> None:
-    index = find_frozen_dir() / op / "index.jsonl"
+def test_the_verb_fits_and_writes_nothing() -> None:
+    index = find_frozen_dir() / "reduce" / "index.jsonl"
     before = index.read_bytes()
-    done = CliRunner().invoke(build_app(["survey"]), ["survey", "fit", op, *map(str, times)])
-    assert done.exit_code == 0 and said[0] in done.output and f"held out in turn: {said[1]}" in done.output
+    done = CliRunner().invoke(build_app(["survey"]), ["survey", "fit", "reduce", str(find_folder() / "h200-survey-reduce.json")])
+    assert done.exit_code == 0 and "35 problems, 12 kernels, not for float32" in done.output
+    assert "held out in turn: mean 2.03 %" in done.output
     assert index.read_bytes() == before
 
 
