@@ -34,9 +34,18 @@ def holds(row: Mapping[str, Any], call: Call) -> bool:
     return fits and call.addresses[row["tensor"]] % row.get("address", 1) == 0
 
 
+# What was found before in a table, with the table: no other may get its place in memory meanwhile.
+_found: dict[tuple[int, tuple[Any, ...]], tuple[Any, Any]] = {}
+
+
 def look_up(table: Sequence[Mapping[str, Any]], attributes: Mapping[str, Any]) -> Any:
-    (value,) = [row["value"] for row in table if all(attributes[k] == v for k, v in row["when"].items())]
-    return value
+    """Return the value of the only row that holds for the attributes; what was found before is looked up no more: tables are long."""
+    key = (id(table), tuple(attributes.items()))
+    known = _found.get(key)
+    if known is None:
+        (value,) = [row["value"] for row in table if all(attributes[k] == v for k, v in row["when"].items())]
+        known = _found[key] = (table, value)
+    return known[1]
 
 
 def find_sum(formula: Any, sizes: Mapping[str, int]) -> float:
@@ -161,8 +170,8 @@ def choose(
     op = next(r for r in rows if r["kind"] == "op")
     entries = [r for r in rows if r["kind"] == "entry" and r["bucket"]["arch"] == arch]
     legal = {e["kernel"] for e in entries if all(holds(c, call) for c in manifests[e["kernel"]]["domain"])} - set(refused)
-    winning = {e["kernel"] for e in entries if e["role"] == "winner"}
-    medians = [r for r in rows if r["kind"] == "median" and r["mode"] == "cold" and r["kernel"] in legal & winning]
+    winning = legal & {e["kernel"] for e in entries if e["role"] == "winner"}
+    medians = [r for r in rows if r["kind"] == "median" and r["mode"] == "cold" and r["kernel"] in winning]
     exact = [m for m in medians if m["sizes"] == call.sizes and m["attributes"] == call.attributes]
     if exact:
         return min(exact, key=lambda m: (m["median_us"], m["kernel"]))["kernel"], 1
