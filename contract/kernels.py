@@ -11,7 +11,6 @@ from contract.documents import read_plain_file
 from contract.errors import FrozenError
 from contract.layout import (
     INDEX,
-    OLD_MANIFEST,
     SOURCES,
     TREE,
     expand,
@@ -108,8 +107,6 @@ def read_kernel(folder: Path, name: str, *, seal: str | None = None, interfaces:
     the file and field.
     """
     path = folder / name_manifest(name)
-    if not path.exists() and (folder / name / OLD_MANIFEST).exists():
-        raise FrozenError(f"{folder / name}: has the layout of an earlier version: `python -m harness frozen migrate {folder.name}`")
     manifest = read_document("manifest", path, "the index names this kernel")
     revision = folder / name_revision(manifest["revision"])
     tree = read_document("tree", revision / TREE, f"{name} is made of it")

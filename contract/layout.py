@@ -27,7 +27,6 @@ INDEX = "index.jsonl"
 KERNELS = "kernels"
 REVISIONS = "revisions"
 TREE = "tree.json"
-OLD_MANIFEST = "manifest.json"  # of a kernel with sources of its own, in a folder <kernel>: the layout that `frozen migrate` takes up
 SOURCES = "sources"
 EVIDENCE = "evidence"
 HISTORY = "history"
@@ -38,7 +37,6 @@ TEMPORARY_PREFIX = ".new-"
 SCHEMA_VERSION = 1
 # As in index.schema.json: names that are words are no paths.
 _OP_NAME = re.compile(r"[a-z][a-z0-9_]{0,62}\Z")
-_KERNEL_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,200}__[0-9a-f]{8}\Z")
 
 
 # The set that comes with this package: of the checkout, or installed beside it.
@@ -80,11 +78,6 @@ def name_schema(document: str) -> str:
 def is_op_name(name: str) -> bool:
     """Return whether a name can be an op's folder in the set."""
     return _OP_NAME.match(name) is not None and name != SCHEMA
-
-
-def list_old_kernels(folder: Path) -> list[str]:
-    """Return the kernels below an op's folder that have the layout of an earlier version, each in a folder of its own."""
-    return sorted(p.parent.name for p in folder.glob(f"*/{OLD_MANIFEST}") if _KERNEL_NAME.match(p.parent.name))
 
 
 def dump_line(value: Any) -> str:

@@ -3,8 +3,7 @@
 `verify` checks every hash, rebuilds each kernel from its sealed sources alone, compares the machine code with the manifest's, and
 verifies the kernel against the sealed reference. Exits with 1 if anything disagrees.
 
-`prune` removes kernels that no entry names any more, and the sources that only they used; `migrate` converts a set from an earlier
-version to the layout in which kernels share their sources. Both are recorded; history and evidence stay.
+`prune` removes kernels that no entry names any more, and the sources that only they used. It is recorded; history and evidence stay.
 
 \b
 Examples:
@@ -38,7 +37,6 @@ from harness.freezing.seal.rebuild import RebuildSetup, check_frozen
 from harness.freezing.store.changes import demote, list_prunable, prune, roll_back
 from harness.freezing.store.history import read_history
 from harness.freezing.store.index import list_frozen_ops, read_frozen_op
-from harness.freezing.store.migrate import migrate
 from harness.freezing.store.transaction import clear_up
 from harness.freezing.store.verify import require_sound
 from harness.spec import SpecError
@@ -56,7 +54,6 @@ class Action(StrEnum):
     ROLLBACK = "rollback"
     RECOVER = "recover"
     PRUNE = "prune"
-    MIGRATE = "migrate"
 
 
 # What each action obeys; any other option is refused.
@@ -68,7 +65,6 @@ _OPTIONS: dict[Action, tuple[str, ...]] = {
     Action.ROLLBACK: ("--to", "--message"),
     Action.RECOVER: (),
     Action.PRUNE: ("--dry-run", "--message"),
-    Action.MIGRATE: (),
 }
 
 Op = Annotated[str | None, typer.Argument(metavar="[OP]", help="an op of the frozen set; all by default", show_default=False)]
@@ -84,9 +80,7 @@ Quick = Annotated[bool, typer.Option("--quick", help="verify: only hashes, schem
 
 
 def run(
-    action: Annotated[
-        Action, typer.Argument(help="list, verify, history, demote, rollback, recover, prune or migrate", show_default=False)
-    ],
+    action: Annotated[Action, typer.Argument(help="list, verify, history, demote, rollback, recover or prune", show_default=False)],
     op: Op = None,
     bucket: Buckets = None,
     kernel: Kernels = None,
@@ -123,8 +117,6 @@ def run(
         return _show_history(frozen_dir, ops[0], json)
     if action is Action.RECOVER:
         return _recover(frozen_dir, ops)
-    if action is Action.MIGRATE:
-        return _migrate(frozen_dir, ops)
     if action is Action.PRUNE:
         return _prune(frozen_dir, ops[0], message, dry_run=dry_run)
     return _take_back(frozen_dir, ops[0], action, bucket or [], kernel or [], every, to, message)
@@ -217,14 +209,6 @@ def _prune(frozen_dir: Path, op: str, message: str, *, dry_run: bool) -> ExitCod
         prune(frozen_dir, op, message)
         require_sound(frozen_dir, op)
         print(f"{op}: {len(pruned)} kernels are gone, {len(removed)} files")
-    return ExitCode.DONE
-
-
-def _migrate(frozen_dir: Path, ops: list[str]) -> ExitCode:
-    for op in ops:
-        event = migrate(frozen_dir, op)
-        require_sound(frozen_dir, op)
-        print(f"{op}: {event['message'] if event else 'it has the present layout'}")
     return ExitCode.DONE
 
 

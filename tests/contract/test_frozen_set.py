@@ -15,7 +15,7 @@ from aicf.registry import HwCaps, Problem, Registry
 from contract.frozen_set import list_ops, read_op
 from contract.layout import expand, hash_value, make_seal, name_manifest
 from contract.schemas import load_schema
-from tests.freezing.frozen_sets import OP, REVISION, make_old, write_frozen_set
+from tests.freezing.frozen_sets import OP, REVISION, write_frozen_set
 
 KERNEL = "plain__threads32__00000001"
 MANIFEST = name_manifest(KERNEL)
@@ -149,12 +149,6 @@ def test_a_tree_that_was_edited_or_is_gone_is_named(frozen_dir: Path) -> None:
         read_op(OP, frozen_dir)
     path.unlink()
     with pytest.raises(FrozenError, match=rf"{REVISION}/tree.json: cannot be read: .*{KERNEL} is made of it"):
-        read_op(OP, frozen_dir)
-
-
-def test_a_set_of_an_earlier_version_is_told_as_one(frozen_dir: Path) -> None:
-    make_old(frozen_dir)
-    with pytest.raises(FrozenError, match=f"{KERNEL}: has the layout of an earlier version: `python -m harness frozen migrate {OP}`"):
         read_op(OP, frozen_dir)
 
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
 from contract.layout import (
     KERNELS,
-    OLD_MANIFEST,
-    REVISIONS,
     SCHEMA_VERSION,
     TREE,
     dump_document,
@@ -176,20 +173,6 @@ def write_frozen_set(root: Path) -> Path:
         rows.append(make_median(kernel, 64, 2.5))
         change_index(frozen_dir, OP, "promote", f"{kernel} takes {region}", put=rows, files=files, disk=QuickDisk())
     return frozen_dir
-
-
-def make_old(frozen_dir: Path, op: str = OP) -> None:
-    """Put an op's kernels into the layout of the earlier version, each with a copy of its sources."""
-    folder = frozen_dir / op
-    for path in sorted((folder / KERNELS).iterdir()):
-        manifest = json.loads(path.read_text())
-        revision = folder / name_revision(manifest["revision"])
-        shutil.copytree(revision, folder / path.stem)
-        tree = json.loads((folder / path.stem / TREE).read_text())
-        (folder / path.stem / TREE).unlink()
-        (folder / path.stem / OLD_MANIFEST).write_text(dump_document(expand(manifest, tree)))
-    shutil.rmtree(folder / KERNELS)
-    shutil.rmtree(folder / REVISIONS)
 
 
 def write_manifest(frozen_dir: Path, manifest: dict[str, Any], kernel: str) -> None:

@@ -11,12 +11,13 @@ import pytest
 
 import harness.doctor
 from contract.kernels import read_kernel
-from contract.layout import INDEX, JOURNAL, find_frozen_dir
+from contract.layout import HISTORY, INDEX, JOURNAL, dump_document, find_frozen_dir
 from device import choose_device
 from device.settings import find_project_root
 from device.toolchain import NVCC_VERSION, find_toolchain, name_remedy
 from harness.__main__ import main
 from harness.doctor import examine
+from harness.freezing.store.history import name_event, read_history
 from harness.freezing.store.index import list_frozen_ops, read_frozen_op
 from tests.freezing.frozen_sets import OP, write_frozen_set
 
@@ -67,6 +68,17 @@ def test_an_op_without_an_index_is_seen_by_verify_and_recover(frozen_dir: Path, 
     assert code == 0 and "other: cleared up after a change that was cut short" in told
     assert f"{OP}: nothing is left of a change" in told
     assert run(capsys, "verify", "--quick") == (0, f"{OP}: hashes, schemas and history: agree\n1 op, 0 kernels rebuilt, 0 findings\n")
+
+
+def test_an_event_of_an_action_that_is_gone_stays_in_the_history(frozen_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    last, event = read_history(frozen_dir / OP)[0][-1]
+    event = event | {"what": "migrate", "at": "99990101T000000.000000Z", "after": [last], "removed": [], "added": []}
+    (frozen_dir / OP / HISTORY / name_event(event)).write_text(dump_document(event))
+    assert run(capsys, "verify", "--quick", OP)[0] == 0
+    code, told = run(capsys, "history", OP)
+    assert code == 0 and told.count("-promote-") == 2 and name_event(event) in told
+    code, told = run(capsys, "migrate", OP)
+    assert code == 2 and "migrate" in told
 
 
 def test_a_journal_that_is_no_journal_is_an_error_with_a_remedy(frozen_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:

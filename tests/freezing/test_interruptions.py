@@ -18,13 +18,12 @@ from typing import Any
 
 import pytest
 
-from contract.layout import INDEX, JOURNAL, KERNELS, LOCK_PREFIX, dump_line, hash_bytes, list_old_kernels, name_manifest
+from contract.layout import INDEX, JOURNAL, KERNELS, LOCK_PREFIX, dump_line, hash_bytes
 from harness.errors import FrozenError
 from harness.freezing.store import changes, verify
 from harness.freezing.store.changes import change_index, demote, prune, roll_back
 from harness.freezing.store.history import read_history
 from harness.freezing.store.index import list_frozen_ops, read_frozen_op
-from harness.freezing.store.migrate import migrate
 from harness.freezing.store.transaction import clear_up, recover
 from harness.freezing.store.verify import check_op, check_set, require_sound
 from harness.records.provenance import Commit
@@ -35,7 +34,6 @@ from tests.freezing.frozen_sets import (
     QuickDisk,
     make_bucket,
     make_median,
-    make_old,
     make_rows,
     read_everything,
     write_frozen_set,
@@ -70,21 +68,12 @@ def prune_unnamed(frozen_dir: Path) -> None:
     prune(frozen_dir, OP, "they are in the way")
 
 
-def migrate_old(frozen_dir: Path) -> None:
-    migrate(frozen_dir, OP)
-
-
 def clear(frozen_dir: Path) -> None:
     clear_up(frozen_dir, OP)
 
 
 def list_kernels(frozen_dir: Path) -> list[str]:
     return sorted(path.stem for path in (frozen_dir / OP / KERNELS).iterdir())
-
-
-def old_op(start: Path | None) -> Path:
-    assert start is not None
-    return start / OP
 
 
 def fork(work: Callable[[], object]) -> int:
@@ -175,20 +164,10 @@ def outlived(written: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return frozen_dir
 
 
-@pytest.fixture(scope="module")
-def old(outlived: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same set in the layout of the earlier version."""
-    frozen_dir = tmp_path_factory.mktemp("old") / "frozen"
-    shutil.copytree(outlived, frozen_dir)
-    make_old(frozen_dir)
-    return frozen_dir
-
-
 @pytest.fixture
 def start(request: pytest.FixtureRequest, work: Callable[[Path], object], is_first: bool) -> Path | None:
     """The set that a change is made to."""
-    names = {prune_unnamed: "outlived", migrate_old: "old"}
-    return None if is_first else request.getfixturevalue(names.get(work, "written"))
+    return None if is_first else request.getfixturevalue("outlived" if work is prune_unnamed else "written")
 
 
 def prepare(written: Path | None, place: Path, *, is_first: bool = False) -> Path:
@@ -205,9 +184,8 @@ CHANGES = [
     (demote_long, False),
     (roll_back_to_first, False),
     (prune_unnamed, False),
-    (migrate_old, False),
 ]
-NAMES = ["the first promote", "promote", "demote", "rollback", "prune", "migrate"]
+NAMES = ["the first promote", "promote", "demote", "rollback", "prune"]
 
 
 @pytest.mark.slow
@@ -236,9 +214,6 @@ def test_a_kill_at_any_operation_is_in_the_way_of_nothing(
                 "nothing in the frozen set of tiny would change",
                 f"tiny has no entry for bucket {LONG}",
             )
-        if then == "recover" and work is migrate_old and list_old_kernels(frozen_dir / OP):
-            assert read_everything(frozen_dir / OP) == read_everything(old_op(start))
-            continue
         assert check_op(frozen_dir, OP) == [] and check_set(frozen_dir) == []
         if then != "recover" and work is promote:
             assert NEW in find_kernels(frozen_dir)
@@ -251,7 +226,7 @@ def test_a_kill_at_any_operation_is_in_the_way_of_nothing(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("work", [promote, prune_unnamed, migrate_old], ids=["promote", "prune", "migrate"])
+@pytest.mark.parametrize("work", [promote, prune_unnamed], ids=["promote", "prune"])
 @pytest.mark.parametrize("is_first", [False], ids=[""])
 def test_a_kill_while_clearing_up_is_cleared_up_too(start: Path, tmp_path: Path, work: Callable[[Path], object], is_first: bool) -> None:
     for at in range(1, _MOST, 3 if work is promote else 7):
@@ -264,10 +239,7 @@ def test_a_kill_while_clearing_up_is_cleared_up_too(start: Path, tmp_path: Path,
             shutil.copytree(broken, frozen_dir)
             was_killed = os.WIFSIGNALED(cut_short(frozen_dir, number, kill, clear))
             clear_up(frozen_dir, OP)
-            if not list_old_kernels(frozen_dir / OP):
-                assert check_op(frozen_dir, OP) == [] and check_set(frozen_dir) == []
-            else:
-                assert read_everything(frozen_dir / OP) == read_everything(start / OP)
+            assert check_op(frozen_dir, OP) == [] and check_set(frozen_dir) == []
             if not was_killed:
                 break
     pytest.fail("the change never came to its end")
@@ -288,8 +260,7 @@ def test_a_disk_that_is_full_is_an_error_and_leaves_what_there_was(
         assert os.WEXITSTATUS(status) == 2 and "No space left on device" in told and "nothing was changed" in told, told
         after = {name: content for name, content in read_everything(frozen_dir).items() if not name.startswith(LOCK_PREFIX)}
         assert after == {name: content for name, content in before.items() if not name.startswith(LOCK_PREFIX)}
-        if work is not migrate_old:
-            assert check_op(frozen_dir, OP) == [] and check_set(frozen_dir) == []
+        assert check_op(frozen_dir, OP) == [] and check_set(frozen_dir) == []
         num_refused += 1
     else:
         pytest.fail("the change never came to its end")
@@ -397,7 +368,7 @@ def plant_done(frozen_dir: Path, removed: list[str], created: list[str] | None =
         ("kernels/plain__threads64__0000000b.json", "takes .* away, which the set needs"),
         (f"{REVISION}/tree.json", "takes .* away, which the set needs"),
         (f"{REVISION}/sources/tiny/op.py", "takes .* away, which the set needs"),
-        ("plain__threads32__00000001/manifest.json", "takes .* away, which the set needs"),
+        ("plain__threads32__00000001/manifest.json", "takes .* away, which is no file of a kernel"),
         (INDEX, "does not match|is not valid under any"),
         ("evidence/a-0123456789abcdef.json", "does not match|is not valid under any"),
         ("history/20260101T000000.000000Z-prune-0123456789abcdef.json", "does not match|is not valid under any"),
@@ -429,23 +400,6 @@ def test_a_planted_journal_removes_no_event_without_rows(outlived: Path, tmp_pat
             recover(frozen_dir / OP)
     (frozen_dir / OP / JOURNAL).unlink()
     assert check_op(frozen_dir, OP) == []
-
-
-def test_an_old_copy_that_differs_is_not_removed_by_a_journal(old: Path, outlived: Path, tmp_path: Path) -> None:
-    """What is removed after a migration is what the present layout holds, and nothing else."""
-    frozen_dir = prepare(outlived, tmp_path / "place")
-    kernel = "plain__threads32__00000001"
-    shutil.copytree(old / OP / kernel, frozen_dir / OP / kernel)
-    source = frozen_dir / OP / kernel / "sources" / "tiny" / "op.py"
-    names = [f"{kernel}/manifest.json", f"{kernel}/sources/tiny/op.py"]
-    source.write_text("precious = 1\n")
-    plant_done(frozen_dir, names)
-    with pytest.raises(FrozenError, match=r"takes .*/sources/tiny/op.py away, which the set needs"):
-        recover(frozen_dir / OP)
-    assert source.read_text() == "precious = 1\n"
-    shutil.copyfile(old / OP / kernel / "sources" / "tiny" / "op.py", source)
-    recover(frozen_dir / OP)
-    assert not source.exists() and (frozen_dir / OP / name_manifest(kernel)).is_file()
 
 
 def test_a_lock_that_is_a_link_empties_nothing(written: Path, tmp_path: Path) -> None:

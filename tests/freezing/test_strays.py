@@ -102,6 +102,22 @@ def test_a_hidden_or_nested_file_is_named(frozen_dir: Path, name: str) -> None:
     assert [f.kind for f in check_op(frozen_dir, OP)] == ["added"]
 
 
+@pytest.mark.parametrize("is_beside", [True, False])
+def test_a_folder_with_a_kernels_manifest_and_sources_of_its_own_is_a_stray(frozen_dir: Path, *, is_beside: bool) -> None:
+    """Kernels lay like that once; what is found of it now is named, is no kernel, and stays where it is."""
+    folder = frozen_dir / OP
+    shutil.copytree(folder / REVISION, folder / KERNEL)
+    (folder / KERNEL / TREE).unlink()
+    shutil.copyfile(folder / name_manifest(KERNEL), folder / KERNEL / "manifest.json")
+    if not is_beside:
+        (folder / name_manifest(KERNEL)).unlink()
+    found = [] if is_beside else [("missing", name_manifest(KERNEL))]
+    assert sorted(find_links(frozen_dir)) == sorted([("added", KERNEL), *found])
+    with pytest.raises(FrozenError, match="nothing names it" if is_beside else "missing"):
+        require_sound(frozen_dir, OP)
+    assert (folder / KERNEL / "manifest.json").is_file()
+
+
 @pytest.mark.parametrize(
     "name",
     ["empty", f"{REVISION}/empty", "kernels/empty", "revisions/empty", "evidence/empty", f"{REVISION}/sources/common/empty/er"],

@@ -54,10 +54,10 @@ def change_index(
             "added": [r for line, r in new.items() if line not in old],
             **(extra or {}),
         }
-        return record_change(folder, what, message, after, changes, files=files, disk=disk)
+        return _record_change(folder, what, message, after, changes, files=files, disk=disk)
 
 
-def record_change(
+def _record_change(
     folder: Path,
     what: str,
     message: str,
@@ -177,7 +177,9 @@ def prune(frozen_dir: Path, op: str, message: str, *, disk: Disk | None = None) 
     with lock_op(frozen_dir, op) as folder:
         frozen = read_frozen_op(frozen_dir, op)
         pruned, removed = list_prunable(frozen)
-        return record_change(folder, "prune", message, frozen.rows, {"pruned": pruned}, removed=removed, disk=disk) if pruned else None
+        if not pruned:
+            return None
+        return _record_change(folder, "prune", message, frozen.rows, {"pruned": pruned}, removed=removed, disk=disk)
 
 
 def list_prunable(frozen: Index) -> tuple[list[Row], list[str]]:

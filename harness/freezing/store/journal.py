@@ -18,18 +18,12 @@ from contract.layout import (
     INDEX,
     JOURNAL,
     KERNELS,
-    OLD_MANIFEST,
     REVISIONS,
     SCHEMA_VERSION,
-    TREE,
     dump_line,
-    expand,
     hash_bytes,
-    list_old_kernels,
-    make_seal,
     name_manifest,
     name_revision,
-    split,
 )
 from contract.schemas import find_schema_fault
 from harness.errors import FrozenError
@@ -110,9 +104,7 @@ def _find_own(folder: Path, created: Sequence[str]) -> str:
     if len(named) > 1 or any(not e["removed"] and not e["added"] for e in named) or not is_led_to:
         return "it names events that led to the present index"
     entries: list[Row] = [r for _, event in own for r in event["added"] if r["kind"] == "entry"]
-    # A migration adds the manifests of kernels that the set has whole in the earlier layout.
-    kernels = {r["kernel"] for r in entries} - {k for k in list_old_kernels(folder) if _has_old_copy(folder, k)}
-    names = {name_manifest(kernel) for kernel in kernels} | {r["evidence"]["file"] for r in entries} | {f"{HISTORY}/{n}" for n, _ in own}
+    names = {name_manifest(r["kernel"]) for r in entries} | {r["evidence"]["file"] for r in entries} | {f"{HISTORY}/{n}" for n, _ in own}
     revisions = _list_revisions(folder, created)
     has = (name for name in created if name in names or _find_revision(name) in revisions)
     return next((f"it names {name}, which the set has" for name in has), "")
@@ -140,10 +132,10 @@ def _read(path: Path) -> Mapping[str, Any]:
 
 
 def _find_needed(folder: Path, removed: Sequence[str]) -> str:
-    """Return which of the files that a change is said to take away the set needs, "" where none.
+    """Return which of the files that a change is said to take away it cannot take, "" where none.
 
-    It needs the manifest of every kernel that was not pruned, every revision that a manifest names, and of a kernel in the earlier layout
-    what it does not have in the present one.
+    The set needs the manifest of every kernel that was not pruned, and every revision that a manifest names. The schema of a journal also
+    allows the files of a layout that kernels had once: no change takes them away.
     """
     if not removed:
         return ""
@@ -154,36 +146,8 @@ def _find_needed(folder: Path, removed: Sequence[str]) -> str:
     kept = set(replay_kernels(events)[0]) | {r["kernel"] for r in rows if r["kind"] == "entry"}
     names, revisions = {name_manifest(kernel) for kernel in kept}, _list_revisions(folder, removed)
     for name in removed:
-        is_old = name.partition("/")[0] not in (KERNELS, REVISIONS)
-        if name in names or _find_revision(name) in revisions or (is_old and not _is_copied(folder, name)):
+        if name in names or _find_revision(name) in revisions:
             return f"it takes {name} away, which the set needs"
+        if name.partition("/")[0] not in (KERNELS, REVISIONS):
+            return f"it takes {name} away, which is no file of a kernel"
     return ""
-
-
-def _has_old_copy(folder: Path, kernel: str) -> bool:
-    """Return whether the earlier layout has a kernel, with all its sources, as its manifest in the present one would name it."""
-    try:
-        old = parse_json(read_plain_file(folder / kernel / OLD_MANIFEST))
-        path = folder / name_manifest(kernel)
-        if path.exists() and parse_json(read_plain_file(path)) != split(old)[0]:
-            return False
-        return make_seal(old) == old["seal"] and all(
-            hash_bytes(read_plain_file(folder / kernel / name)) == digest for name, digest in old["files"].items()
-        )
-    except (OSError, DocumentError, LookupError, TypeError, AttributeError):
-        return False
-
-
-def _is_copied(folder: Path, name: str) -> bool:
-    """Return whether the present layout has what a file of the earlier one holds."""
-    kernel, _, path = name.partition("/")
-    try:
-        manifest = parse_json(read_plain_file(folder / name_manifest(kernel)))
-        revision = folder / name_revision(manifest["revision"])
-        tree = parse_json(read_plain_file(revision / TREE))
-        content = read_plain_file(folder / name)
-        if path == OLD_MANIFEST:
-            return bool(parse_json(content) == expand(manifest, tree))
-        return bool(tree["files"][path] == hash_bytes(content)) and read_plain_file(revision / path) == content
-    except (OSError, DocumentError, LookupError, TypeError):
-        return False

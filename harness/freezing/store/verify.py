@@ -25,14 +25,12 @@ from contract.layout import (
     JOURNAL,
     KERNELS,
     LOCK_PREFIX,
-    OLD_MANIFEST,
     REVISIONS,
     SCHEMA,
     SCHEMA_DIR,
     dump_line,
     hash_bytes,
     is_op_name,
-    list_old_kernels,
     name_manifest,
     name_schema,
 )
@@ -103,17 +101,14 @@ def check_op(frozen_dir: Path, op: str) -> list[Finding]:
     if os.path.lexists(folder / JOURNAL) or (folder.is_dir() and not any(folder.iterdir())):
         return [Finding(op, JOURNAL, "interrupted", _INTERRUPTED)]
     # Before anything is read: a link leads elsewhere, and a pipe is read for ever.
-    if findings := list(find_strange(folder)):
+    if findings := list(_find_strange(folder)):
         return findings
-    if old := list_old_kernels(folder):
-        text = f"{len(old)} kernels have the layout of an earlier version: `python -m harness frozen migrate {op}`"
-        return [Finding(op, f"{old[0]}/{OLD_MANIFEST}", "skew", text)]
     rows, findings = check_index(folder)
     findings += _find_left(folder)
     events, faults = read_history(folder)
     findings += faults
     findings += _check_chain(op, events)
-    findings += check_committed(frozen_dir, op, {name for name, _ in events})
+    findings += _check_committed(frozen_dir, op, {name for name, _ in events})
     if not findings and {dump_line(r) for r in rows} != {dump_line(r) for r in replay(events)}:
         findings.append(Finding(op, INDEX, "changed", "it is not what its history leads to: a line was edited, added or removed by hand"))
     # Every kernel that the history ever named and that was not pruned. Merged histories may prune a kernel that the index still names.
@@ -143,7 +138,7 @@ def _is_plain(path: Path) -> bool:
     return stat.S_ISREG(path.lstat().st_mode)
 
 
-def find_strange(folder: Path) -> Iterator[Finding]:
+def _find_strange(folder: Path) -> Iterator[Finding]:
     """Find what is neither a folder nor a plain file."""
     for place, folders, files in os.walk(folder):
         for path in (Path(place, name) for name in sorted([*folders, *files])):
@@ -176,7 +171,7 @@ def _check_chain(op: str, events: Sequence[tuple[str, Row]]) -> Iterator[Finding
                 yield Finding(op, f"{HISTORY}/{name}", "changed", f"it is said to follow {earlier}, which is later")
 
 
-def check_committed(frozen_dir: Path, op: str, present: set[str]) -> Iterator[Finding]:
+def _check_committed(frozen_dir: Path, op: str, present: set[str]) -> Iterator[Finding]:
     """Check that no event is gone that the last commit has: a history only grows."""
     for path in list_committed_events(frozen_dir):
         owner, _, name = path.split("/")

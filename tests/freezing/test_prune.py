@@ -1,4 +1,4 @@
-"""`frozen migrate` and `frozen prune`: what goes goes by a recorded event, and all else stays bit for bit."""
+"""`frozen prune`: what goes goes by a recorded event, and all else stays bit for bit; and the sources that kernels share."""
 
 from __future__ import annotations
 
@@ -6,22 +6,19 @@ import json
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from contract.building import compile_kernel, find_other_code
 from contract.kernels import read_kernel
-from contract.layout import EVIDENCE, HISTORY, INDEX, dump_document, find_frozen_dir, list_old_kernels, name_manifest
-from deploy.selection import select
+from contract.layout import HISTORY, INDEX, find_frozen_dir, name_manifest
 from device.toolchain import find_toolchain
 from harness.errors import FrozenError
 from harness.freezing.store.changes import change_index, demote, list_prunable, prune, roll_back
 from harness.freezing.store.history import read_history
 from harness.freezing.store.index import list_frozen_ops, read_frozen_op
-from harness.freezing.store.migrate import migrate
 from harness.freezing.store.verify import check_op, require_sound
-from tests.freezing.frozen_sets import OP, REVISION, SOURCES, QuickDisk, make_bucket, make_old, make_rows, read_everything, write_frozen_set
+from tests.freezing.frozen_sets import OP, REVISION, SOURCES, QuickDisk, make_bucket, make_rows, read_everything, write_frozen_set
 
 KERNEL, OTHER, NEW = "plain__threads32__00000001", "plain__threads64__00000002", "plain__threads96__00000003"
 LONG = "sm_90a/any/any/any/long"
@@ -46,114 +43,6 @@ def promote_new(frozen_dir: Path, region: str = "long", sources: dict[str, bytes
 
 def list_kernels(frozen_dir: Path) -> list[str]:
     return sorted(path.stem for path in (frozen_dir / OP / "kernels").iterdir())
-
-
-def test_a_migrated_set_is_the_set_that_is_written_today(frozen_dir: Path) -> None:
-    before = read_everything(frozen_dir / OP)
-    make_old(frozen_dir)
-    assert len(list_old_kernels(frozen_dir / OP)) == 2
-    event = migrate(frozen_dir, OP)
-    assert event is not None and event["removed"] == event["added"] == []
-    assert event["message"] == "2 kernels share 1 trees of sources"
-    after = read_everything(frozen_dir / OP)
-    (new,) = after.keys() - before.keys()
-    assert new.startswith(f"{HISTORY}/") and "-migrate-" in new
-    assert {name: content for name, content in after.items() if name != new} == before
-    assert check_op(frozen_dir, OP) == []
-    assert migrate(frozen_dir, OP) is None
-    assert read_everything(frozen_dir / OP) == after
-
-
-def test_rollbacks_go_on_to_events_of_the_earlier_layout(frozen_dir: Path) -> None:
-    first = read_frozen_op(frozen_dir, OP).rows
-    demote(frozen_dir, OP, [LONG], "")
-    make_old(frozen_dir)
-    migrate(frozen_dir, OP)
-    events, _ = read_history(frozen_dir / OP)
-    roll_back(frozen_dir, OP, events[1][0], "back")
-    assert read_frozen_op(frozen_dir, OP).rows == first and check_op(frozen_dir, OP) == []
-
-
-def test_what_a_branch_promoted_in_the_earlier_layout_is_taken_up_later(frozen_dir: Path, tmp_path: Path) -> None:
-    shutil.copytree(frozen_dir, tmp_path / "branch")
-    make_old(frozen_dir)
-    migrate(frozen_dir, OP)
-    promote_new(tmp_path / "branch", "elsewhere", CHANGED)
-    make_old(tmp_path / "branch")
-    # As git merges them: the files of both, and the index's lines of both.
-    shutil.copytree(tmp_path / "branch" / OP / NEW, frozen_dir / OP / NEW)
-    for folder in (EVIDENCE, HISTORY):
-        shutil.copytree(tmp_path / "branch" / OP / folder, frozen_dir / OP / folder, dirs_exist_ok=True)
-    shutil.copyfile(tmp_path / "branch" / OP / INDEX, frozen_dir / OP / INDEX)
-    (finding,) = check_op(frozen_dir, OP)
-    assert finding.kind == "skew" and "1 kernels have the layout of an earlier version" in finding.detail
-    assert migrate(frozen_dir, OP) is not None
-    assert check_op(frozen_dir, OP) == [] and list_kernels(frozen_dir) == [KERNEL, OTHER, NEW]
-
-
-def edit(path: Path, **changes: Any) -> None:
-    path.write_text(dump_document(json.loads(path.read_text()) | changes))
-
-
-@pytest.mark.parametrize(
-    ("what", "message"),
-    [
-        ("source", "sources/tiny/op.py: it is not the source that was sealed"),
-        ("gone", "sources/tiny/op.py is not there"),
-        ("stray", "sources/stray.cu was added"),
-        ("manifest", "it was edited after it was sealed"),
-        ("other", "it claims to be tiny/plain__threads64__00000002"),
-        ("no manifest", "is not a manifest of the earlier layout"),
-        ("index", "index.jsonl: (changed|unreadable)"),
-        ("event", "history/.*: changed: its name does not hold its hash"),
-        ("link", "link: it is a symbolic link"),
-        ("unnamed", "plain__threads32__0000000f"),
-    ],
-)
-def test_a_set_that_does_not_agree_is_not_migrated(frozen_dir: Path, what: str, message: str) -> None:
-    make_old(frozen_dir)
-    folder = frozen_dir / OP
-    source, manifest = folder / KERNEL / "sources" / "tiny" / "op.py", folder / KERNEL / "manifest.json"
-    match what:
-        case "source":
-            source.write_text("OP = 1\n")
-        case "gone":
-            source.unlink()
-        case "stray":
-            (folder / KERNEL / "sources" / "stray.cu").write_text("")
-        case "manifest":
-            edit(manifest, deterministic=False)
-        case "other":
-            shutil.copyfile(folder / OTHER / "manifest.json", manifest)
-        case "no manifest":
-            manifest.write_text("[]")
-        case "index":
-            (folder / INDEX).write_text((folder / INDEX).read_text().replace("2.5", "1.5"))
-        case "event":
-            edit(next((folder / HISTORY).iterdir()), message="another story")
-        case "link":
-            source.unlink()
-            source.symlink_to(folder / OTHER / "sources" / "tiny" / "op.py")
-        case "unnamed":
-            stray = folder / "plain__threads32__0000000f"
-            shutil.copytree(folder / KERNEL, stray)
-            text = (stray / "manifest.json").read_text()
-            (stray / "manifest.json").write_text(text.replace(KERNEL, stray.name))
-    before = read_everything(folder)
-    with pytest.raises(FrozenError, match=message):
-        migrate(frozen_dir, OP)
-    assert read_everything(folder) == before
-
-
-def test_readers_say_what_to_do_with_a_set_of_an_earlier_version(frozen_dir: Path) -> None:
-    make_old(frozen_dir)
-    remedy = f"the layout of an earlier version: `python -m harness frozen migrate {OP}`"
-    with pytest.raises(FrozenError, match=remedy):
-        require_sound(frozen_dir, OP)
-    with pytest.raises(FrozenError, match=remedy):
-        read_kernel(frozen_dir / OP, KERNEL)
-    with pytest.raises(FrozenError, match=remedy):
-        select(frozen_dir)
 
 
 def test_two_promotions_of_one_revision_write_one_tree(frozen_dir: Path, tmp_path: Path) -> None:
@@ -242,7 +131,6 @@ def test_the_projects_own_set_shares_its_sources() -> None:
     frozen_dir = find_frozen_dir()
     for op in list_frozen_ops(frozen_dir):
         folder = frozen_dir / op
-        assert list_old_kernels(folder) == []
         assert len(list((folder / "revisions").iterdir())) <= len(list((folder / "kernels").iterdir()))
         paths = [p.relative_to(frozen_dir.parent) for p in folder.rglob("tree.json")]
         listed = subprocess.run(
