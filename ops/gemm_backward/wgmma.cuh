@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <type_traits>
-#include <utility>
 
 #include "common/activation_slopes.cuh"
 #include "common/split_order.cuh"
@@ -85,7 +84,7 @@ struct ActGradEpilogue {
 
     // A part's gradients times act' of its Z. All chunks are read before any is written, so that their latencies overlap.
     template <int kAct>
-    __device__ __forceinline__ void pass_part(float* gradients, std::uint32_t row_address) {
+    __device__ __forceinline__ void pass_part(float (&gradients)[L::kSums], std::uint32_t row_address) {
         std::uint32_t words[4][4];
 #pragma unroll
         for (int i = 0; i < 4; ++i) load_matrices(words[i], find_slab_chunk(row_address, i));
@@ -97,23 +96,20 @@ struct ActGradEpilogue {
         }
     }
 
-    // One part of the tile: act', its columns' sums to those of the parts above, and the way out.
-    template <int kPart>
-    __device__ __forceinline__ void finish_part(float (&sums)[L::kBlocksM][L::kSums], float (&columns)[16], const TileWork& tile) {
-        constexpr int kSlab = kPart % L::kNumSlabs;
-        constexpr int kBlock = kPart % L::kBlocksM;
-        constexpr int kColumn = kPart / L::kBlocksM;
-        const int row = tile.row + find_warp() % 4 * 16 + kBlock * 64;
+    // One part of the tile, whose sums are the first: act', its columns' sums to those of the parts above, and the way out.
+    __device__ __forceinline__ void finish_part(float (&gradients)[L::kSums], const TileWork& tile, int part) {
+        const int slab = part % L::kNumSlabs;
+        const int block = part % L::kBlocksM;
+        const int column = part / L::kBlocksM;
+        const int row = tile.row + find_warp() % 4 * 16 + block * 64;
         if (problem.has_z) {
-            wait_phase(find_arrived() + kSlab, parity ^ (kPart / L::kNumSlabs & 1));
-        } else if (kPart >= L::kNumSlabs && find_lane() == 0) {
+            wait_phase(find_arrived() + slab, parity ^ (part / L::kNumSlabs & 1));
+        } else if (part >= L::kNumSlabs && find_lane() == 0) {
             wait_stores_read<L::kNumSlabs - 1>();
         }
         __syncwarp();
-        float* gradients = sums[kBlock] + kColumn * 32;
-        // Computed anew for each part: kept for all, the addresses of all chunks would take the sums' registers.
         const int warp = find_warp();
-        const std::uint32_t row_address = find_slab_row(find_slabs(warp) + kSlab * L::kSlabBytes, find_lane());
+        const std::uint32_t row_address = find_slab_row(find_slabs(warp) + slab * L::kSlabBytes, find_lane());
         if (problem.has_z) {
             switch (problem.act) {
                 case AICF_ACT_RELU: pass_part<AICF_ACT_RELU>(gradients, row_address); break;
@@ -125,37 +121,37 @@ struct ActGradEpilogue {
             __syncwarp();
         }
         if (problem.has_sums && row + 16 > problem.m) drop_rows_outside(gradients, row);
+        float columns[16];
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            float* d = gradients + 8 * i;
+            const float* d = gradients + 8 * i;
             if (problem.has_sums) {
 #pragma unroll
-                for (int j = 0; j < 4; ++j) {
-                    const float pair = d[j / 2 * 4 + j % 2] + d[j / 2 * 4 + j % 2 + 2];
-                    columns[4 * i + j] = kBlock == 0 ? pair : columns[4 * i + j] + pair;
-                }
+                for (int j = 0; j < 4; ++j) columns[4 * i + j] = d[j / 2 * 4 + j % 2] + d[j / 2 * 4 + j % 2 + 2];
             }
             std::uint32_t four[4];
 #pragma unroll
             for (int j = 0; j < 4; ++j) four[j] = pack_pair<Element>(d[2 * j], d[2 * j + 1]);
             store_matrices(find_slab_chunk(row_address, i), four);
         }
-        send_slab(find_slabs(warp) + kSlab * L::kSlabBytes, find_lane(), map_dz, tile.column + kColumn * L::kSlabColumns, row);
+        send_slab(find_slabs(warp) + slab * L::kSlabBytes, find_lane(), map_dz, tile.column + column * L::kSlabColumns, row);
         // Into the slab before this one, whose store has had a part's time.
-        constexpr int kNext = kPart + L::kNumSlabs - 1;
-        if (kPart > 0 && kNext < kNumParts && problem.has_z && find_lane() == 0) {
+        const int next = part + L::kNumSlabs - 1;
+        if (part > 0 && next < kNumParts && problem.has_z && find_lane() == 0) {
             wait_stores_read<1>();
-            load_part(tile, kNext);
+            load_part(tile, next);
         }
-        if (kBlock == L::kBlocksM - 1 && problem.has_sums) {
+        if (problem.has_sums) {
             const int here = find_lane();
-            float* target = find_sums(warp) + kColumn * L::kSlabColumns + here / 4 * 8 + here % 4 * 2;
-            *reinterpret_cast<float2*>(target) = add_over_rows(columns, here);
+            auto* target = reinterpret_cast<float2*>(find_sums(warp) + column * L::kSlabColumns + here / 4 * 8 + here % 4 * 2);
+            const float2 pair = add_over_rows(columns, here);
+            const float2 above = block > 0 ? *target : float2{};
+            *target = {above.x + pair.x, above.y + pair.y};
         }
     }
 
     // Rows past the end are products of zeros with what may be infinite.
-    __device__ __forceinline__ void drop_rows_outside(float* gradients, int row) {
+    __device__ __forceinline__ void drop_rows_outside(float (&gradients)[L::kSums], int row) {
         const bool has_first = row + find_lane() / 4 < problem.m;
         const bool has_second = row + find_lane() / 4 + 8 < problem.m;
 #pragma unroll
@@ -163,16 +159,26 @@ struct ActGradEpilogue {
     }
 
     __device__ __forceinline__ void finish(float (&sums)[L::kBlocksM][L::kSums], const TileWork& tile) {
-        float columns[16];
-        finish_parts(sums, columns, tile, std::make_integer_sequence<int, kNumParts>{});
+        // One code for all parts: of each its own, with all activations', an SM would fetch the whole from L2 where it has one tile. Of
+        // more than 128 sums a loop would spill some.
+#pragma unroll(L::kBlocksM* L::kSums > 128 ? kNumParts : 1)
+        for (int part = 0; part < kNumParts; ++part) {
+            finish_part(sums[0], tile, part);
+            move_up(sums);
+        }
         parity ^= kNumParts / L::kNumSlabs & 1;
         if (problem.has_sums) store_sums(tile);
     }
 
-    template <int... kParts>
-    __device__ __forceinline__ void finish_parts(float (&sums)[L::kBlocksM][L::kSums], float (&columns)[16], const TileWork& tile,
-                                                 std::integer_sequence<int, kParts...>) {
-        (finish_part<kParts>(sums, columns, tile), ...);
+    // Registers have no index: the sums of each part, the blocks of a slab's columns one after the other, take the place of those before.
+    __device__ static __forceinline__ void move_up(float (&sums)[L::kBlocksM][L::kSums]) {
+#pragma unroll
+        for (int part = 1; part < kNumParts; ++part) {
+            const float* from = sums[part % L::kBlocksM] + part / L::kBlocksM * 32;
+            float* to = sums[(part - 1) % L::kBlocksM] + (part - 1) / L::kBlocksM * 32;
+#pragma unroll
+            for (int i = 0; i < 32; ++i) to[i] = from[i];
+        }
     }
 
     // Adds the four warps' sums, and stores them as a row of partial sums.
