@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Sequence
 
 import numpy as np
@@ -30,38 +29,32 @@ def place(sizes: Sequence[int], spans: Sequence[int], conflicts: NDArray[np.bool
     Orders are tried until one is within a hundredth of the lower bound: by size, by area (size times span), and as buffers are first
     written. Where none is, and buffers are few, a search goes on from the best of them.
     """
-    lengths, rows = [int(size) for size in sizes], [np.flatnonzero(row).tolist() for row in conflicts]
-    bytes_ = np.asarray(lengths, dtype=np.int64)
+    others = [np.flatnonzero(row).tolist() for row in conflicts]
+    bytes_ = np.asarray(sizes, dtype=np.int64)
     areas = bytes_ * np.asarray(spans, dtype=np.int64)
     orders = (np.argsort(-bytes_, kind="stable"), np.argsort(-areas, kind="stable"), np.arange(len(sizes)))
     best: list[int] = []
     chosen, least = orders[0].tolist(), -1
     for order in (order.tolist() for order in orders):
-        offsets = _fit(order, lengths, rows)
-        assert offsets is not None
-        total = _measure(offsets, lengths)
+        offsets, total = _fit(order, sizes, others)
         if least < 0 or total < least:
             best, chosen, least = offsets, order, total
         if least <= _GOOD_ENOUGH * lower_bound:
             break
     if least > _GOOD_ENOUGH * lower_bound and len(sizes) <= _FEW:
-        best, least = _improve(chosen, best, lengths, rows, lower_bound)
+        best, least = _improve(chosen, best, least, sizes, others, lower_bound)
     return best, max(least, 0)
 
 
-def _measure(offsets: Sequence[int], sizes: Sequence[int]) -> int:
-    return max(map(operator.add, offsets, sizes), default=0)
-
-
 def _improve(
-    order: list[int], offsets: list[int], sizes: Sequence[int], conflicts: Sequence[Sequence[int]], lower_bound: int
+    order: list[int], offsets: list[int], total: int, sizes: Sequence[int], conflicts: Sequence[Sequence[int]], lower_bound: int
 ) -> tuple[list[int], int]:
     """Return the best offsets that a search among orders finds: the same ones for the same buffers.
 
     A buffer that ends above the bound is put earlier at a time; what is worse is accepted at first, less and less (G. Dueck and T. Scheuer,
     "Threshold accepting", J. Comput. Phys. 90, 1990). What stands before it stays where it is.
     """
-    rng, total = np.random.default_rng(0), _measure(offsets, sizes)
+    rng = np.random.default_rng(0)
     best, least, current = offsets, total, offsets
     num_tries = min(_TRIES, _NUM_PLACED // len(sizes))
     for i in range(num_tries):
@@ -69,9 +62,10 @@ def _improve(
         place = above[rng.integers(len(above))]
         earlier = int(rng.integers(max(place, 1)))
         tried = [*order[:earlier], order[place], *order[earlier:place], *order[place + 1 :]]
-        found = _fit(tried, sizes, conflicts, current, earlier, total + _SLACK * (1.0 - i / num_tries) * lower_bound)
-        if found is not None:
-            order, current, total = tried, found, _measure(found, sizes)
+        most = total + _SLACK * (1.0 - i / num_tries) * lower_bound
+        found, new_total = _fit(tried, sizes, conflicts, current, earlier, most)
+        if new_total <= most:
+            order, current, total = tried, found, new_total
         if total < least:
             best, least = current, total
         if least <= _GOOD_ENOUGH * lower_bound:
@@ -86,10 +80,11 @@ def _fit(
     kept: Sequence[int] = (),
     num_kept: int = 0,
     most: float = math.inf,
-) -> list[int] | None:
+) -> tuple[list[int], int]:
     """Return each buffer's lowest offset at which it overlaps none of those before it in the order that it must not share bytes with.
 
-    The first ``num_kept`` of the order stay at their offsets of ``kept``. None where one would end above ``most``.
+    Beside them where the last of all ends. The first ``num_kept`` of the order stay at their offsets of ``kept``. With the first that ends
+    above ``most`` fitting ends; the offsets of those behind it say nothing.
     """
     offsets = list(kept) if num_kept else [0] * len(sizes)
     ends = [0] * len(sizes)  # 0: not placed
@@ -102,7 +97,7 @@ def _fit(
                 break
             if end > free:
                 free = end
-        if free + size > most:
-            return None
         offsets[i], ends[i] = free, free + size
-    return offsets
+        if ends[i] > most:
+            break
+    return offsets, max(ends, default=0)

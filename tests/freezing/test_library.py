@@ -105,7 +105,7 @@ def test_a_record_becomes_a_row_that_comes_and_goes_with_the_history(frozen_dir:
     assert row["domain"][0] == {"attribute": "act", "in": ["none", "relu"]}, "gelu_tanh was not judged"
     attributes = row["points"][0]["attributes"]
     defaults = {a["name"]: a["default"] for a in read_op(OP, frozen_dir).description["interface"]["attributes"]}
-    assert attributes == defaults | KIND
+    assert attributes == defaults | KIND | {"precision": "ieee", "save_z": False, "with_residual": False}
     assert check_op(frozen_dir, OP) == [] and read_op(OP, frozen_dir).libraries == (row,)
     with pytest.raises(FrozenError, match="nothing in the frozen set of gemm_bias_act would change"):
         adopt_library(read_frozen_op(frozen_dir, OP), "cublaslt", record, dry_run=False)
