@@ -193,6 +193,16 @@ def test_a_candidate_that_a_gate_refuses_stays_out(tmp_path: Path) -> None:
     assert find_population(tmp_path) == []
 
 
+def test_what_a_gate_refuses_takes_no_ones_place(tmp_path: Path) -> None:
+    run_promote(tmp_path, [make_candidate(OLD, 1)], make_hold({OLD: 50.0}), buckets=())
+    (old,) = read_frozen_op(tmp_path, "softmax").kernels
+    run_population(tmp_path, [make_candidate(NEW, 2)], make_record(tmp_path / "drawn.json", {100: {old: 10.0, NEW: 7.0}}))
+    (held,) = find_population(tmp_path)
+    refused = make_candidate(OTHER, 3, Gate("sanitizer", False, "was not sanitized"))
+    found = run_population(tmp_path, [refused], make_record(tmp_path / "again.json", {100: {old: 10.0, held["kernel"]: 7.0, OTHER: 6.9}}))
+    assert [(d.outcome, d.kernel) for d in found] == [("refused", ""), ("kept", held["kernel"])] and find_population(tmp_path) == [held]
+
+
 def test_only_a_survey_chooses_it_and_drawn_times_make_one(tmp_path: Path) -> None:
     run_promote(tmp_path, [make_candidate(OLD, 1)], make_hold({OLD: 50.0}), buckets=())
     (old,) = read_frozen_op(tmp_path, "softmax").kernels

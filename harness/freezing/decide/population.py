@@ -109,15 +109,18 @@ def promote_population(
     bucket = make_fallback_bucket(session.loaded.op, session.target.real_arch)
     name = f"{name_bucket(bucket)} ({ROLE})"
     forced = bool(request.force_reason)
-    picks, dropped = find_needed(frozen, session.target.real_arch, recording, [c.name for c in candidates])
     by_name = {c.name: c for c in candidates}
-    decisions, writing = [], Writing()
+    refusals = {c.name: f"{c.name}: {found[0].name}: {found[0].detail}" for c in candidates if (found := c.find_refusals(forced=forced))}
+    picks, _ = find_needed(frozen, session.target.real_arch, recording, by_name)
+    decisions, writing = [Decision(name, "refused", "", refusals[p.name]) for p in picks if p.name in refusals], Writing()
+    for decision in decisions:
+        say(f"{name}: {decision.outcome}: {decision.reason}")
+    # What a gate refuses takes no one's place: the others are picked without it.
+    picks, dropped = find_needed(frozen, session.target.real_arch, recording, set(by_name) - set(refusals))
     for pick in picks:
         candidate = by_name.get(pick.name)
         if candidate is None:
             decisions.append(Decision(name, "kept", pick.name, pick.describe(), pick.name))
-        elif refusals := candidate.find_refusals(forced=forced):
-            decisions.append(Decision(name, "refused", "", f"{pick.name}: {refusals[0].name}: {refusals[0].detail}"))
         else:
             matches = [RecordedMatch(problems[p], recording.times[p]) for p, _ in pick.problems[:_MAX_CONTESTS]]
             place = Placement(bucket, ROLE, pick.describe(), None, request.force_reason)
