@@ -12,10 +12,10 @@ from typing import Any
 
 from contract.agreement import check_agreement
 from contract.errors import FrozenError, NotFrozenError
-from contract.extension import list_served_interfaces
+from contract.extension import extend_description, fill_attributes, find_earlier_calls, list_served_interfaces
 from contract.index import Index, read_index
 from contract.kernels import FrozenKernel, read_kernel
-from contract.layout import INDEX, dump_line, find_frozen_dirs, is_op_name
+from contract.layout import INDEX, dump_line, find_frozen_dirs, hash_value, is_op_name
 
 Row = Mapping[str, Any]
 
@@ -92,6 +92,23 @@ def load_kernels(index: Index, keep: Callable[[Row], bool] = lambda entry: True)
     check_agreement(str(path), index.rows, [k.manifest for k in kernels.values()])
     libraries = tuple(_restrict_library(path, row, served) for row in index.rows if row["kind"] == "library")
     return FrozenOp(index.op, index.folder, descriptions[0], entries, tuple(medians), kernels, surveys, libraries)
+
+
+def extend_op(frozen: FrozenOp, interface: Row) -> FrozenOp | None:
+    """Return the op with this interface, whose kernels serve the calls that those of their own are; None where it is no extension."""
+    if hash_value(interface) == hash_value(frozen.interface):
+        return frozen
+    conditions = find_earlier_calls(frozen.interface, interface)
+    if conditions is None:
+        return None
+    description = {**frozen.description, "interface": interface, "extends": extend_description(frozen.description, interface)}
+    medians = tuple({**row, "attributes": fill_attributes(row["attributes"], interface)} for row in frozen.medians)
+    kernels = {
+        name: replace(kernel, manifest={**kernel.manifest, "domain": [*kernel.manifest["domain"], *conditions]})
+        for name, kernel in frozen.kernels.items()
+    }
+    libraries = tuple({**row, "domain": [*row["domain"], *conditions]} for row in frozen.libraries)
+    return replace(frozen, description=description, medians=medians, kernels=kernels, libraries=libraries)
 
 
 def _restrict_library(path: Path, row: Row, served: Mapping[str, list[Any]]) -> Row:

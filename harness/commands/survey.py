@@ -131,7 +131,7 @@ def _measure(action: Action, op: str, seed: int, problems: int, budget_s: float,
     device = open_device("cuda")
     assert isinstance(device, RuntimeDevice)
     candidates = open_candidates(frozen, variants)
-    kernels = FrozenKernels(device, frozen, candidates.calls)
+    kernels = FrozenKernels(device, candidates.frozen, candidates.calls)
     spec = find_op(op).op
     drawn = draw_unmeasured(spec, kernels.core, problems, seed)
     rows = time_problems(spec, kernels, Timer(device, POLICY), drawn, budget_s)

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from contract.entry_points import CALLS, EntryPoints
-from contract.frozen_set import FrozenOp
-from contract.layout import hash_value, name_symbol
+from contract.frozen_set import FrozenOp, extend_op
+from contract.layout import name_symbol
 from device.settings import read_settings
 from device.toolchain import find_toolchain
 from harness.build.builder import build_op
@@ -19,8 +19,9 @@ from harness.targets import find_target
 
 @dataclass(frozen=True)
 class Candidates:
-    """Entry points and machine code's hashes by the variants' names."""
+    """Entry points and machine code's hashes by the variants' names, and the frozen kernels that calls by their interface can be given to."""
 
+    frozen: FrozenOp
     calls: Mapping[str, EntryPoints] = field(default_factory=dict)
     code_hashes: Mapping[str, str] = field(default_factory=dict)
 
@@ -28,14 +29,17 @@ class Candidates:
 def open_candidates(frozen: FrozenOp, names: Sequence[str]) -> Candidates:
     """Build the variants that ``names`` (kernels, variants or patterns) say, none where there are no names.
 
-    Raises SpecError where a name fits none, and :class:`FrozenUseError` where one does not compile, or the op's interface is no longer that
-    of its frozen kernels: both are called with the same parameters.
+    Raises SpecError where a name fits none, and :class:`FrozenUseError` where one does not compile, or the op's interface neither is that of
+    its frozen kernels nor extends it: both are called with the same parameters.
     """
     if not names:
-        return Candidates()
+        return Candidates(frozen)
     loaded = find_op(frozen.name)
-    if hash_value(describe_interface(loaded.op, read_api(loaded))) != hash_value(frozen.interface):
-        raise FrozenUseError(f"{frozen.name}: its interface is no longer that of its frozen kernels, beside which variants would be timed")
+    beside = extend_op(frozen, describe_interface(loaded.op, read_api(loaded)))
+    if beside is None:
+        raise FrozenUseError(
+            f"{frozen.name}: its interface neither is that of its frozen kernels, beside which variants would be timed, nor extends it"
+        )
     variants = loaded.op.select_variants(names)
     settings = read_settings()
     builds = build_op(loaded, variants, toolchain=find_toolchain(), target=find_target(settings.target), jobs=settings.jobs)
@@ -45,4 +49,4 @@ def open_candidates(frozen: FrozenOp, names: Sequence[str]) -> Candidates:
             raise FrozenUseError(f"{build.variant.name} does not compile: `python -m harness build {frozen.name}` says why")
         symbols = {call: name_symbol(frozen.name, call, build.variant.symbol_suffix) for call in CALLS}
         calls[build.variant.name] = EntryPoints(symbols, build.library)
-    return Candidates(calls, {b.variant.name: b.code_hash for b in builds})
+    return Candidates(beside, calls, {b.variant.name: b.code_hash for b in builds})
