@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "common/compute_here.cuh"
 #include "common/programmatic.cuh"
 #include "common/rows.cuh"
 
@@ -307,62 +308,110 @@ __device__ __forceinline__ void store_partials(const NormGradient<Element>& p, c
     }
 }
 
+// Blocks of norm_backward_registers on a multiprocessor at least: 768 threads where each keeps 8 elements of a row, which leaves it 80
+// registers, and 512 where it keeps more.
+template <class Group, int kElems>
+inline constexpr int kResidentByElement = std::max(1, (kElems <= 8 ? 768 : 512) / Group::kBlockThreads);
+
 // All in one: num_partials blocks, or teams of them (Group: RowGroup or RowTeam), take rows in turn, each of at most as many elements as a
-// group's threads keep, kElems a thread. x and dy are read once; the partial sums over rows stay in registers to the end. Elements of a
-// thread lie as many apart as the group has threads.
+// group's threads keep, kElems a thread. x and dy are read once, where there are registers for it a row ahead; the partial sums over rows
+// stay in registers to the end. Elements of a thread lie as many apart as the group has threads; those past a row are zeros throughout.
 template <bool kIsCentred, class Element, class Group, int kElems>
-__global__ void __launch_bounds__(Group::kBlockThreads) norm_backward_registers(const NormGradient<Element> p) {
+__global__ void __launch_bounds__(Group::kBlockThreads, kResidentByElement<Group, kElems>)
+    norm_backward_registers(const NormGradient<Element> p) {
     constexpr int kThreads = Group::kTotalThreads, kRows = kRowsAtOnce<Group>;
-    using Span = RowSpan<Element, kThreads, kElems>;
+    constexpr int kPiece = 4;  // elements of a thread that a row has some of, or none
+    constexpr int kRegisters = 65536 / Group::kBlockThreads / kResidentByElement<Group, kElems>;
+    constexpr bool kKeepsWeight = kElems <= 8 && kRegisters > 64;
+    constexpr bool kIsAhead = kElems <= 8 && (4 + kNumSums<kIsCentred> + 1) * kElems + 24 <= kRegisters;
     __shared__ alignas(Group::kBlocks > 1 ? sizeof(NormSums) : alignof(NormSums)) NormSums partials[2][Group::kPartials];
     Group group;
     allow_successor();
-    const Span span = {static_cast<int>(p.columns), group.rank, false};
-    constexpr bool kKeepsWeight = kThreads <= 512 && kElems <= 8;  // in registers, where there are enough
-    Pack<Element> weight[Span::kChunks];
-    if constexpr (kKeepsWeight) span.load_all(p.weight, weight);
+    const int columns = static_cast<int>(p.columns);
+    const RowSpan<Element, kThreads, kElems> span = {columns, group.rank, false};
+    struct Loaded {
+        Element dy[kElems], x[kElems];  // as they lie in memory: nothing is looked at before it is wanted
+        float mean, rstd;
+    };
+    // Calls visit(i) for the elements of a piece that lie in the row.
+    const auto visit_piece = [&](int piece, const auto& visit) {
+#pragma unroll
+        for (int i = piece * kPiece; i < (piece + 1) * kPiece; ++i) {
+            if (group.rank + i * kThreads < columns) visit(i);
+        }
+    };
+    const auto is_there = [&](int piece) { return piece * (kPiece * kThreads) < columns; };
+    const auto load_row = [&](Loaded& loaded, std::int64_t row) {
+        const NormGradientRow<Element> at(p, row < p.rows ? row : p.rows - 1);
+        loaded.mean = at.mean;
+        loaded.rstd = at.rstd;
+        // One address each, from which elements are so many bytes off.
+        const Element *const dy = compute_here(at.dy + group.rank), *const x = compute_here(at.x + group.rank);
+#pragma unroll
+        for (int piece = 0; piece < kElems / kPiece; ++piece) {
+            if (!is_there(piece)) continue;
+            visit_piece(piece, [&](int i) {
+                loaded.dy[i] = dy[i * kThreads];
+                loaded.x[i] = x[i * kThreads];
+            });
+        }
+    };
+    const auto load_weight = [&](int i) {
+        return group.rank + i * kThreads < columns ? to_float(p.weight[group.rank + i * kThreads]) : 0.0f;
+    };
+
+    float weight[kKeepsWeight ? kElems : 1];
+    if constexpr (kKeepsWeight) {
+#pragma unroll
+        for (int i = 0; i < kElems; ++i) weight[i] = load_weight(i);
+    }
+    const auto weigh = [&](float dy, int i) { return dy * (kKeepsWeight ? weight[kKeepsWeight ? i : 0] : load_weight(i)); };
     float totals[2][kElems] = {};  // of dweight and dbias
     int parity = 0;                // two reductions in a row use different memory
+    const float share = 1.0f / static_cast<float>(columns);
+    const std::int64_t step = std::int64_t{kRows} * (gridDim.x / Group::kBlocks);
+    const int lane = find_lane<Group>();
+    std::int64_t first = std::int64_t{kRows} * (blockIdx.x / Group::kBlocks);
+    Loaded here = {}, next = {};
+    if constexpr (kIsAhead) load_row(next, first + lane);
 
     // Whole blocks go round together; a group past the last row counts nothing.
-    const int lane = find_lane<Group>();
-    const std::int64_t step = std::int64_t{kRows} * (gridDim.x / Group::kBlocks);
-    for (std::int64_t first = std::int64_t{kRows} * (blockIdx.x / Group::kBlocks); first < p.rows; first += step) {
+    for (; first < p.rows; first += step) {
         const std::int64_t row = first + lane;
         const bool is_real = row < p.rows;
-        const NormGradientRow<Element> at(p, is_real ? row : p.rows - 1);
-        Pack<Element> g[Span::kChunks], n[Span::kChunks];
+        if constexpr (kIsAhead) {
+            here = next;
+            if (first + step < p.rows) load_row(next, row + step);
+        } else {
+            load_row(here, row);
+        }
         NormSums sums;
-        span.load_all(at.dy, g);
-        span.load_all(at.x, n);
-        if constexpr (!kKeepsWeight) span.load_all(p.weight, weight);
 #pragma unroll
-        for (int c = 0; c < Span::kChunks; ++c) {
-            if (!span.is_there(c)) continue;
+        for (int piece = 0; piece < kElems / kPiece; ++piece) {
+            if (!is_there(piece) || !is_real) continue;
 #pragma unroll
-            for (int i = 0; i < Span::kChunkElems; ++i) {
-                const float dy = is_real ? g[c].values[i] : 0.0f;
-                float& normalised = n[c].values[i];
-                normalised = span.holds(c, i) ? at.normalise(normalised) : 0.0f;
-                float& sum = totals[0][c * Span::kChunkElems + i];
-                sum = fmaf(dy, normalised, sum);
-                totals[1][c * Span::kChunkElems + i] += dy;
-                g[c].values[i] *= weight[c].values[i];
-                sums.add(g[c].values[i], normalised);
+            for (int i = piece * kPiece; i < (piece + 1) * kPiece; ++i) {
+                const float dy = to_float(here.dy[i]), n = (to_float(here.x[i]) - here.mean) * here.rstd;
+                totals[0][i] = fmaf(dy, n, totals[0][i]);
+                totals[1][i] += dy;
+                sums.add(weigh(dy, i), n);
             }
         }
         sums = reduce_sums<kIsCentred>(group, sums, partials[parity]);
         parity ^= 1;
-        const NormSums means = find_means<kIsCentred>(sums, p.columns);
         if (!is_real) continue;
+        const NormSums means = {sums.g * share, sums.gn * share};
+        Element* const dx = p.dx + row * p.lddx + group.rank;
+        const Element* const dsum = p.dsum == nullptr ? nullptr : compute_here(p.dsum + row * p.lddsum + group.rank);
 #pragma unroll
-        for (int c = 0; c < Span::kChunks; ++c) {
-            if (!span.is_there(c)) continue;
-            Pack<Element> dx = {};
-            if (at.dsum != nullptr) dx = span.load(at.dsum, c, 0.0f);
-#pragma unroll
-            for (int i = 0; i < Span::kChunkElems; ++i) dx.values[i] += find_slope(g[c].values[i], n[c].values[i], means, at.rstd);
-            span.store(at.dx, c, dx);
+        for (int piece = 0; piece < kElems / kPiece; ++piece) {
+            if (!is_there(piece)) continue;
+            float added[kElems] = {};
+            if (dsum != nullptr) visit_piece(piece, [&](int i) { added[i] = to_float(dsum[i * kThreads]); });
+            visit_piece(piece, [&](int i) {
+                const float n = (to_float(here.x[i]) - here.mean) * here.rstd;
+                dx[i * kThreads] = from_float<Element>(added[i] + find_slope(weigh(to_float(here.dy[i]), i), n, means, here.rstd));
+            });
         }
     }
     if constexpr (Group::kBlocks > 1) group.leave();

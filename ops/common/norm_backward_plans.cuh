@@ -85,6 +85,8 @@ struct Staying {
         constexpr int kElems = t.elems;
         AICF_RETURN_IF_NOT_OK(choose_access<Group::kTotalThreads * kElems>(norm, [&](auto access) {
             if constexpr (access.value == Access::kByElement) {
+                // No more blocks than stay at once.
+                norm.num_partials = std::min(norm.num_partials, kMultiprocessors * kResidentByElement<Group, kElems>);
                 return run(norm_backward_registers<kIsCentred, Element, Group, kElems>, norm, stream);
             } else {
                 // No more blocks than stay at once.
