@@ -199,13 +199,12 @@ __device__ __forceinline__ bool join_parts(float (&sums)[WgmmaLayout<T>::kBlocks
 template <class T, int kBarrier, class Epilogue>
 struct JoiningEpilogue {
     using L = WgmmaLayout<T>;
-    static constexpr bool rehearses = kRehearses<Epilogue>;
     const SplitGrid& grid;
     Epilogue whole;
 
     __device__ __forceinline__ void begin(const TileWork& tile) { whole.begin(tile); }
     __device__ __forceinline__ void finish(float (&sums)[L::kBlocksM][L::kSums], const TileWork& tile) {
-        if ((rehearses && is_rehearsal(tile)) || join_parts<T, kBarrier>(sums, tile, grid)) whole.finish(sums, tile);
+        if (join_parts<T, kBarrier>(sums, tile, grid)) whole.finish(sums, tile);
     }
     __device__ __forceinline__ void end() const { whole.end(); }
 };
@@ -258,13 +257,12 @@ __device__ __forceinline__ void store_part(const float (&sums)[WgmmaLayout<T>::k
 template <class T, bool kTurned, class Epilogue>
 struct PartsEpilogue {
     using L = WgmmaLayout<T>;
-    static constexpr bool rehearses = kRehearses<Epilogue>;
     const SplitGrid& grid;
     Epilogue whole;
 
     __device__ __forceinline__ void begin(const TileWork& tile) { whole.begin(tile); }
     __device__ __forceinline__ void finish(float (&sums)[L::kBlocksM][L::kSums], const TileWork& tile) {
-        if (tile.num_steps < grid.num_steps && !(rehearses && is_rehearsal(tile))) {
+        if (tile.num_steps < grid.num_steps) {
             store_part<T, kTurned>(sums, tile, grid);
         } else {
             whole.finish(sums, tile);

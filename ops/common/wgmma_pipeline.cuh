@@ -20,7 +20,6 @@
 #include <cuda.h>
 
 #include <cstdint>
-#include <type_traits>
 
 #include "common/cluster.cuh"
 #include "common/compute_here.cuh"
@@ -342,19 +341,6 @@ struct SlabWriter {
     }
 };
 
-// An epilogue with `rehearses` is taken once for nothing while the first operands are on their way: its code, and what it reads of the
-// problem, are then there when the products are done, and need not be fetched from cold memory. It is given the sums of no tile, which has
-// no steps.
-inline constexpr TileWork kRehearsal = {INT32_MAX / 2, 0, 0, 0};
-
-__device__ __forceinline__ bool is_rehearsal(const TileWork& tile) { return tile.num_steps == 0; }
-
-template <class Epilogue, class = void>
-inline constexpr bool kRehearses = false;
-
-template <class Epilogue>
-inline constexpr bool kRehearses<Epilogue, std::enable_if_t<Epilogue::rehearses>> = true;
-
 // One of the warp groups that multiply.
 template <class Element, class T, bool kTransposedA, bool kTransposedB, class Order, class Epilogue>
 __device__ __forceinline__ void consume_tiles(Order order, std::uint8_t* ring, Barrier* full, Barrier* empty, Epilogue epilogue) {
@@ -372,33 +358,28 @@ __device__ __forceinline__ void consume_tiles(Order order, std::uint8_t* ring, B
     }
     bool begins_lag = !T::pingpong && order.has_second() && order.find().num_steps >= kLag;
     float sums[L::kBlocksM][L::kSums];
-    const auto find_part = [&] {
-        TileWork tile = order.find();
-        tile.row += first_row;
-        return tile;
-    };
-    for (bool rehearses = kRehearses<Epilogue>; rehearses || order.has_next(); rehearses = false) {
-        TileWork tile = rehearses ? kRehearsal : find_part();
-        epilogue.begin(tile);
-        if (!rehearses) {
-            if constexpr (T::pingpong) sync_named<2 * kWarpGroupThreads>(kOrderBarrier + consumer);
-            multiply_tile<Element, T, kTransposedA, kTransposedB>(sums, tile.num_steps, first_row, ring, full, empty, position, begins_lag);
-            begins_lag = false;
-            // Found again, so that it takes no registers beside the products.
-            order.forget();
-            tile = find_part();
-            order.advance();
-            if constexpr (T::pingpong) {
-                // The other group's next tile is the one behind this.
-                if (order.has_next()) {
-                    arrive_named<2 * kWarpGroupThreads>(kOrderBarrier + 1 - consumer);
-                    position.advance(order.find().num_steps);
-                }
-                order.advance();
+    while (order.has_next()) {
+        const auto find_part = [&] {
+            TileWork tile = order.find();
+            tile.row += first_row;
+            return tile;
+        };
+        const TileWork next = find_part();
+        epilogue.begin(next);
+        if constexpr (T::pingpong) sync_named<2 * kWarpGroupThreads>(kOrderBarrier + consumer);
+        multiply_tile<Element, T, kTransposedA, kTransposedB>(sums, next.num_steps, first_row, ring, full, empty, position, begins_lag);
+        begins_lag = false;
+        // Found again, so that it takes no registers beside the products.
+        order.forget();
+        const TileWork tile = find_part();
+        order.advance();
+        if constexpr (T::pingpong) {
+            // The other group's next tile is the one behind this.
+            if (order.has_next()) {
+                arrive_named<2 * kWarpGroupThreads>(kOrderBarrier + 1 - consumer);
+                position.advance(order.find().num_steps);
             }
-        } else {
-#pragma unroll
-            for (int i = 0; i < L::kBlocksM; ++i) pin_sums(sums[i]);
+            order.advance();
         }
         epilogue.finish(sums, tile);
     }

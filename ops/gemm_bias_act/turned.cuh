@@ -72,7 +72,6 @@ template <class Element, class T>
 struct TurnedEpilogue {
     using L = WgmmaLayout<T>;
     using Stage = TurnedStage<L::kBlocksM, T::groups>;
-    static constexpr bool rehearses = true;
     static constexpr int kGroupColumns = 64;  // of a block of D, 16 a warp
     static constexpr int kParts = (T::bn + Stage::kRows - 1) / Stage::kRows;  // of a block
 
@@ -112,12 +111,10 @@ struct TurnedEpilogue {
         float* const own = stage + lane % 4 * 2 * Stage::kPitch + lane / 4;
         const int four = lane % 4 * 4;
         const int first_row = lane / 4 % 2 * 4 + lane / 8;
-        // A rehearsal goes all the way with one part of the block, whose columns Y does not have.
-        const bool rehearses_now = is_rehearsal(tile);
-        const int rows = rehearses_now ? Stage::kRows : min(problem.m - tile.column, T::bn);
+        const int rows = min(problem.m - tile.column, T::bn);
         const int num_parts = (rows + Stage::kRows - 1) / Stage::kRows;
 #pragma unroll 1
-        for (int block = 0; block < (rehearses_now ? 1 : L::kBlocksM); ++block) {
+        for (int block = 0; block < L::kBlocksM; ++block) {
             const int column = tile.row + block * kGroupColumns + find_group_warp() * Stage::kColumns + four;
 #pragma unroll 1
             for (int part = 0; part < num_parts; ++part) {
@@ -128,7 +125,7 @@ struct TurnedEpilogue {
 #pragma unroll
                 for (int i = 0; i < Stage::kRows; i += 8) {
                     const int row = part * Stage::kRows + i + first_row;
-                    if (row >= rows || (column >= problem.n && !rehearses_now)) continue;
+                    if (row >= rows || column >= problem.n) continue;
                     const float4 sum = *reinterpret_cast<const float4*>(stage + (i + first_row) * Stage::kPitch + four);
                     float z[4] = {sum.x + bias.x, sum.y + bias.y, sum.z + bias.z, sum.w + bias.w};
                     finish_four<Element>(problem, tile.column + row, column, z);

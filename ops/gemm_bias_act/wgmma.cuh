@@ -49,7 +49,6 @@ __device__ __forceinline__ void activate_slab(int act, float* z) {
 template <class Element, class T>
 struct BiasActEpilogue {
     using L = WgmmaLayout<T>;
-    static constexpr bool rehearses = true;  // what it stores of no tile is outside of Y and Z
     static constexpr int kBiasBarrier = 1;  // and 2: of one warp group
     static constexpr bool kRounds = T::item_bytes == 2;
     using Bits = std::conditional_t<kRounds, std::uint16_t, std::uint32_t>;  // of an element
