@@ -49,3 +49,6 @@ def _print(verified: Verified) -> None:
     print(f"{verified.plan}. {verified.where}")
     for line in [f"op {op}: {f.describe()}" for f in verified.op_faults] + [line for r in results for line in list_fault_lines(r)]:
         print(line)
+    for judged in verified.judged:
+        for advice in judged.build.resources.advice if judged.build.resources else ():
+            print(f"{judged.variant.name}: slow as it is compiled: {advice}")

@@ -141,7 +141,7 @@ def test_an_infinite_ratio_is_no_worst_figure() -> None:
     assert _find_worst([{"max_ulp": "inf"}], "max_ulp") == 0.0
 
 
-def test_spills_and_verdicts_are_gates(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spills_warnings_and_verdicts_are_gates(monkeypatch: pytest.MonkeyPatch) -> None:
     loaded = find_op("softmax")
     (variant,) = loaded.op.select_variants(["naive/threads64"])
     build: Any = BuildResult(
@@ -152,6 +152,8 @@ def test_spills_and_verdicts_are_gates(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [g.name for g in refused] == ["no spills", "verified"]
     assert refused[0].detail == "16 bytes spilled, 0 allowed"
     assert "was not run" in refused[1].detail
+    slow = replace(build, resources=Resources(32, advice=("ptxas info: (C7515) Potential Performance Loss: serialized",)))
+    assert ("no warnings", slow.resources.advice[0]) in [(g.name, g.detail) for g in run_gates(loaded, slow, monkeypatch, figures=nothing)]
     build = replace(build, resources=Resources(32))
     assert "verifies only rows1_columns1" in run_gates(loaded, build, monkeypatch, problem="rows1_columns1")[0].detail
     assert "verify says race" in run_gates(loaded, build, monkeypatch, ok=False)[0].detail

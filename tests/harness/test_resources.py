@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from device.toolchain import find_toolchain
+from harness.benchmark.session import Judged
+from harness.build.builder import BuildResult
 from harness.build.resources import Resources, find_occupancy, parse_ptxas
+from harness.commands.verify import _print
+from harness.discover import find_op
 from harness.targets import find_target
+from harness.verbs.verify import Verified
 
 # As printed by ptxas 13.0.88.
 REPORT = """\
@@ -137,3 +143,12 @@ def test_a_kernel_that_fits_no_sm_has_no_occupancy() -> None:
 def test_block_sizes_outside_the_limit_are_refused(threads: int) -> None:
     with pytest.raises(ValueError, match="threads_per_block"):
         find_occupancy(Resources(32), threads, 0, find_target("h200"))
+
+
+def test_verify_says_which_variants_are_slow_as_they_are_compiled(capsys: pytest.CaptureFixture[str]) -> None:
+    (variant,) = find_op("softmax").op.select_variants(["naive/threads64"])
+    fast = BuildResult(variant, Path("x.so"), "c", "k", Resources(32), None, 0.0, cached=True)
+    slow = replace(fast, resources=Resources(32, advice=("ptxas info : (C7515) wgmma.mma_async instructions are serialized",)))
+    _print(Verified("softmax", [Judged(b, True, "", 1) for b in (fast, slow)], (), "no plan", "emulated", "a CPU", 1, "nowhere"))
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "C7515" in line]
+    assert line.startswith("naive/threads64: slow as it is compiled: ptxas")

@@ -72,6 +72,7 @@ def pass_gates(
     kernel = session.loaded.op.find_kernel(build.variant.kernel)
     spilled, allowed = build.resources.spill_bytes, kernel.max_spill_bytes
     note("no spills", f"{spilled} bytes spilled, {allowed} allowed" if spilled > allowed else "", f"{spilled} bytes, {allowed} allowed")
+    note("no warnings", "; ".join(build.resources.advice), "ptxas has no advice")
     record = judged.earlier or session.records.read_result(judged.record_id)
     candidate.sources = collect_sources(session.loaded)
     fault = _find_unverified(session, judged, record) or find_wrong_origin(session, build, record, candidate.sources)
