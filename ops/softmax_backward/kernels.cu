@@ -144,10 +144,11 @@ __device__ __forceinline__ void compute_kept(const SoftmaxBackwardParams& params
     if constexpr (Group::kBlocks > 1) group.leave();
 }
 
-// Blocks of a multiprocessor whose threads have registers for so many elements each: a branch for each kind of result would take more.
+// Blocks of a multiprocessor whose threads have registers for so many elements each, which 16-bit ones take half of: a branch for each
+// kind of result would take more. Where there are two or more, one's row is on its way in while another's is on its way out.
 template <class Element, int kElems>
 constexpr int count_resident(int threads) {
-    const int resident = kElems <= 8 ? 2048 : kElems <= 16 ? 1024 : sizeof(Element) == 2 ? 640 : 512;
+    const int resident = kElems <= 8 ? 2048 : kElems <= 16 || sizeof(Element) == 2 ? 1024 : 512;
     return resident < threads ? 1 : resident / threads;
 }
 

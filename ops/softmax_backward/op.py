@@ -145,6 +145,7 @@ _LONG_SHARES = (
     {"threads": 64, "rows": 1, "elems": 32},
     {"threads": 128, "rows": 1, "elems": 32},
     {"threads": 256, "rows": 1, "elems": 32},
+    {"threads": 512, "rows": 1, "elems": 32},
 )
 # Short rows that begin anywhere, by so many threads that few of their accesses lie past a row.
 _LOOSE_SHARES = (
