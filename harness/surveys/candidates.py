@@ -19,7 +19,7 @@ from harness.targets import find_target
 
 @dataclass(frozen=True)
 class Candidates:
-    """Entry points and machine code's hashes by the variants' names, and the frozen kernels that calls by their interface can be given to."""
+    """Entry points and machine codes' hashes by the variants' names, and the frozen kernels beside them, called by the same interface."""
 
     frozen: FrozenOp
     calls: Mapping[str, EntryPoints] = field(default_factory=dict)
@@ -29,8 +29,8 @@ class Candidates:
 def open_candidates(frozen: FrozenOp, names: Sequence[str]) -> Candidates:
     """Build the variants that ``names`` (kernels, variants or patterns) say, none where there are no names.
 
-    Raises SpecError where a name fits none, and :class:`FrozenUseError` where one does not compile, or the op's interface neither is that of
-    its frozen kernels nor extends it: both are called with the same parameters.
+    Raises SpecError where a name fits none, and :class:`FrozenUseError` where one does not compile, or the op's interface is neither that
+    of its frozen kernels nor extends it: both are called with the same parameters.
     """
     if not names:
         return Candidates(frozen)

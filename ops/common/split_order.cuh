@@ -24,6 +24,28 @@ struct SplitGrid : TileGrid {
     std::uint32_t* flags;  // of each warp group that multiplies: 1 when its slot is filled; 0 before the launch
 };
 
+// With tiles of as many columns as divide D's evenly: no more of them are padded than to the next `column_step` of each tile.
+struct EvenSplitGrid : SplitGrid {
+    int columns;
+};
+
+template <class Tunables>
+struct EvenTunables : Tunables {
+    static constexpr bool is_even = true;
+    static constexpr int column_step = 8 * Tunables::clusterm;  // blocks that share the columns copy whole groups of 8 each
+    static constexpr int least_columns = (Tunables::bn / 2 + column_step - 1) / column_step * column_step;
+
+    __host__ __device__ static int count_columns(const TileGrid& grid) { return static_cast<const EvenSplitGrid&>(grid).columns; }
+
+    // For D of so many columns; there are as many tiles as with bn columns each.
+    static int divide_evenly(std::int64_t columns) {
+        constexpr std::int64_t kClusterColumns = std::int64_t{Tunables::bn} * Tunables::clustern;
+        const std::int64_t tiles = (columns + kClusterColumns - 1) / kClusterColumns * Tunables::clustern;
+        const std::int64_t steps = (columns + tiles * column_step - 1) / (tiles * column_step);
+        return std::max(static_cast<int>(steps) * column_step, least_columns);
+    }
+};
+
 // What dealing steps out costs a cluster, in steps of k: to hand over and join sums, and for each hundred steps that are dealt out, whose
 // tiles are not read at the same time as their neighbours'.
 struct JoinCost {
@@ -303,6 +325,10 @@ __device__ __forceinline__ void add_parts(const SplitGrid& grid, Use use) {
     }
     const TileWork work = order.find_tile(tile, 0, grid.num_steps);
     constexpr int kColumns = kTurned ? T::bm : T::bn;
+    if constexpr (T::is_even) {
+        static_assert(kTurned, "a part's rows are columns of D, of which the last may be no tile's");
+        if (place * 4 / kColumns >= T::count_columns(grid)) return;
+    }
     const int row = place * 4 / kColumns + (kTurned ? work.column : work.row);
     const int column = place * 4 % kColumns + (kTurned ? work.row : work.column);
     use(row, column, total);

@@ -20,6 +20,7 @@
 #include <cuda.h>
 
 #include <cstdint>
+#include <type_traits>
 
 #include "common/cluster.cuh"
 #include "common/compute_here.cuh"
@@ -35,6 +36,8 @@ namespace aicf {
 // Warp groups that multiply: three have 64 rows of a tile of 192 each.
 constexpr int count_consumers(int bm, bool is_pingpong) { return bm == 192 && !is_pingpong ? 3 : 2; }
 
+struct TileGrid;
+
 // Tunables of one instance; kEpilogueBytes of shared memory are the epilogue's, on a 16-byte boundary. Elements have kItemBytes.
 template <int kBm, int kBn, int kStages, int kClusterM, int kClusterN, int kPingpong, int kGroup, int kSlabsPerWarp, int kEpilogueBytes,
           int kItemBytes = 2>
@@ -42,6 +45,9 @@ struct WgmmaTunables {
     static constexpr int bm = kBm, bn = kBn, stages = kStages, clusterm = kClusterM, clustern = kClusterN, pingpong = kPingpong,
                          group = kGroup, slabs = kSlabsPerWarp, epilogue_bytes = kEpilogueBytes, item_bytes = kItemBytes;
     static constexpr int groups = count_consumers(kBm, kPingpong);
+    static constexpr bool is_even = false;  // a tile has bn columns, and not as many of them as the grid says
+
+    __host__ __device__ static constexpr int count_columns(const TileGrid& /*grid*/) { return bn; }
 };
 
 // Shapes and places in shared memory.
@@ -134,14 +140,15 @@ struct TileOrder {
         const int cluster_column = is_last ? grid.last_rows.divide(within) : within / T::group;
         const int cluster_row = group * T::group + within - cluster_column * rows;
         return {(cluster_row * T::clusterm + find_row_in_cluster()) * T::bm,
-                (cluster_column * T::clustern + find_column_in_cluster()) * T::bn, first_step, num_steps};
+                (cluster_column * T::clustern + find_column_in_cluster()) * T::count_columns(grid), first_step, num_steps};
     }
 };
 
 // Copies this block's part of one operand's tile, kCount rows (or columns) of D from `first` on and kTileK steps of k, to all kSharers
-// blocks that need it: those along the other direction of the cluster, of which this is number `place`.
+// blocks that need it: those along the other direction of the cluster, of which this is number `place`. `count` of them are there.
 template <bool kTransposed, int kCount, int kSharers>
-__device__ __forceinline__ void copy_operand(std::uint8_t* tile, const TensorMap* map, int first, int k, int place, Barrier* ready) {
+__device__ __forceinline__ void copy_operand(std::uint8_t* tile, const TensorMap* map, int first, int k, int place, Barrier* ready,
+                                             int count = kCount) {
     constexpr int kTileK = 64;
     constexpr std::uint16_t kAllBlocks = (1u << kSharers) - 1;
     const auto copy = [&](std::uint8_t* target, int x, int y) {
@@ -159,7 +166,7 @@ __device__ __forceinline__ void copy_operand(std::uint8_t* tile, const TensorMap
             copy(tile + (slab * kTileK + row) * kSwizzleBytes, first + slab * kColumns, k + row);
         }
     } else {
-        const int row = place * (kCount / kSharers);
+        const int row = place * (count / kSharers);
         copy(tile + row * kSwizzleBytes, k, first + row);
     }
 }
@@ -177,10 +184,11 @@ __device__ __forceinline__ void produce_tiles(const TensorMap* map_a, const Tens
             std::uint8_t* tile_a = ring + position.stage * L::kStageBytes;
             Barrier* ready = full + position.stage;
             wait_phase(empty + position.stage, position.parity ^ 1);
-            arrive_expecting(ready, L::kStageBytes);
+            const int columns = T::count_columns(order.grid);
+            arrive_expecting(ready, static_cast<std::uint32_t>(L::kBytesA + columns * kSwizzleBytes));
             copy_operand<kTransposedA, T::bm, T::clustern>(tile_a, map_a, tile.row, k, TileOrder<T>::find_column_in_cluster(), ready);
             copy_operand<kTransposedB, T::bn, T::clusterm>(tile_a + L::kBytesA, map_b, tile.column, k, TileOrder<T>::find_row_in_cluster(),
-                                                           ready);
+                                                           ready, columns);
         }
     }
 }
@@ -195,8 +203,9 @@ __device__ __forceinline__ int find_group_warp() { return find_group_thread() / 
 inline constexpr int kLag = 2;
 inline constexpr int kLagBarrier = 5;
 
-// The products of one tile: all steps of k, one group of them always in flight. A slot of the ring is given back one step late.
-template <class Element, class T, bool kTransposedA, bool kTransposedB>
+// The products of one tile, with the first kUsed sums of each block: all steps of k, one group of them always in flight. A slot of the
+// ring is given back one step late.
+template <class Element, class T, bool kTransposedA, bool kTransposedB, int kUsed = WgmmaLayout<T>::kSums>
 __device__ __forceinline__ void multiply_tile(float (&sums)[WgmmaLayout<T>::kBlocksM][WgmmaLayout<T>::kSums], int num_steps, int first_row,
                                               std::uint8_t* ring, Barrier* full, Barrier* empty, RingPosition<T::stages>& position,
                                               bool begins_lag) {
@@ -232,7 +241,8 @@ __device__ __forceinline__ void multiply_tile(float (&sums)[WgmmaLayout<T>::kBlo
             constexpr int kStepB = kTransposedB ? 16 * kSwizzleBytes : 32;
 #pragma unroll
             for (int j = 0; j < L::kBlocksM; ++j) {
-                multiply_group<Element, kTransposedA, kTransposedB>(sums[j], a + ((j * 64 * kSwizzleBytes + i * kStepA) >> 4),
+                multiply_group<Element, kTransposedA, kTransposedB>(reinterpret_cast<float (&)[kUsed]>(sums[j]),
+                                                                    a + ((j * 64 * kSwizzleBytes + i * kStepA) >> 4),
                                                                     b + ((i * kStepB) >> 4), step + i > 0);
             }
         }
@@ -248,6 +258,21 @@ __device__ __forceinline__ void multiply_tile(float (&sums)[WgmmaLayout<T>::kBlo
 #pragma unroll
     for (int i = 0; i < L::kBlocksM; ++i) pin_sums(sums[i]);
     give_back(last_stage);
+}
+
+// Calls use(sums) with as many sums of a block, a constant, as its columns have, where T::is_even: found by halving.
+template <class T, int kFirst = 0, int kEnd = (T::bn - T::least_columns) / T::column_step + 1, class Use>
+__device__ __forceinline__ void visit_columns(int columns, const Use& use) {
+    if constexpr (kEnd - kFirst == 1) {
+        use(std::integral_constant<int, (T::least_columns + kFirst * T::column_step) / 2>{});
+    } else {
+        constexpr int kMiddle = (kFirst + kEnd) / 2;
+        if (columns < T::least_columns + kMiddle * T::column_step) {
+            visit_columns<T, kFirst, kMiddle>(columns, use);
+        } else {
+            visit_columns<T, kMiddle, kEnd>(columns, use);
+        }
+    }
 }
 
 // A slab of 16-bit floats is 16 rows of 64 columns of D, those of one warp, in shared memory as a tensor copy with the 128-byte swizzle has
@@ -367,7 +392,15 @@ __device__ __forceinline__ void consume_tiles(Order order, std::uint8_t* ring, B
         const TileWork next = find_part();
         epilogue.begin(next);
         if constexpr (T::pingpong) sync_named<2 * kWarpGroupThreads>(kOrderBarrier + consumer);
-        multiply_tile<Element, T, kTransposedA, kTransposedB>(sums, next.num_steps, first_row, ring, full, empty, position, begins_lag);
+        const auto multiply = [&](auto used) {
+            multiply_tile<Element, T, kTransposedA, kTransposedB, used.value>(sums, next.num_steps, first_row, ring, full, empty, position,
+                                                                              begins_lag);
+        };
+        if constexpr (T::is_even) {
+            visit_columns<T>(T::count_columns(order.grid), multiply);
+        } else {
+            multiply(std::integral_constant<int, L::kSums>{});
+        }
         begins_lag = false;
         // Found again, so that it takes no registers beside the products.
         order.forget();

@@ -30,6 +30,11 @@ def find_split_tile(t: Values) -> Values:
     return find_tile(t) | {"K": _SPLIT_K}
 
 
+def find_even_tile(t: Values) -> Values:
+    """Return the same of one that divides its rows evenly: rows are padded to less than half of bm a tile."""
+    return find_split_tile(t) | {"M": t["bm"] // 2}
+
+
 def _bound_sizes(t: Values) -> Conditions:
     tiles = Count({"M": max(t.get("bm", 0), 1), "N": max(t.get("bn", 0), 1)}, max=_MAX_EXTENT // 64)
     return (*(Count({name: 1}, max=_MAX_EXTENT) for name in ("M", "N", "K")), tiles)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from harness.spec import Kernel
 
 from .domains import (
+    find_even_tile,
     find_split_tile,
     find_tile,
     serve_any_dtype,
@@ -361,6 +362,26 @@ KERNELS = (
         min_arch=90,
         domain=serve_any_half,
         tile=find_split_tile,
+    ),
+    Kernel(
+        "turned_evenly",
+        "turned, with as many rows in each tile as divide the rows of A evenly, bm at most: up to half of bm may be padding otherwise",
+        (BM, BN, STAGES, CLUSTERM, CLUSTERN, GROUP),
+        (TURNED_SHAPES, CLUSTER_SIZE, TURNED_FITS),
+        _bind(
+            _TURNED_NAMES,
+            (64, 128, 8, 1, 1, 8),
+            (160, 128, 5, 1, 2, 8),
+            (208, 128, 4, 1, 1, 8),
+            (104, 192, 5, 1, 1, 8),
+            (200, 192, 4, 1, 1, 8),
+            (104, 256, 4, 1, 1, 8),
+            (152, 256, 4, 1, 1, 8),
+            (112, 128, 6, 1, 1, 8),
+        ),
+        min_arch=90,
+        domain=serve_any_half,
+        tile=find_even_tile,
     ),
     Kernel(
         "streamk_tf32",

@@ -30,7 +30,7 @@ VARIANTS = {k.name: k.bind(k.variants[-1]) for k in OP.kernels}
 FAST_KERNELS = ("naive", "wgmma")
 ALIGNED_ONLY = ("vectorised", "warp_tiled", "boxed", "skinny", "rows", "gemv", "decode", "wgmma", "streamk", "tf32", "streamk_tf32")
 KN_ONLY = ("coalesced", "smem_tiled", "reg_tiled", "vectorised", "warp_tiled", "boxed", "skinny")
-HALF = ("mma", "gemv", "decode", "wgmma", "streamk", "turned", "turned_pingpong")
+HALF = ("mma", "gemv", "decode", "wgmma", "streamk", "turned", "turned_pingpong", "turned_evenly")
 RAGGED_ROWS = Problem({"M": 8, "N": 13, "K": 8}, {"dtype": "bfloat16", "b_layout": "nk"}, {"y": 3})
 TF32 = ("tf32", "streamk_tf32", "turned_tf32")
 DROPPING = ("naive", "pipelined", "mma")
@@ -96,7 +96,7 @@ def test_rows_of_y_that_end_within_16_bytes_are_refused(device: Device, open_ker
         assert open_kernel(kernel).supports(**case.arguments).startswith("N = 13: must be a multiple of 8")
 
 
-@pytest.mark.parametrize("kernel", ["turned", "turned_pingpong"])
+@pytest.mark.parametrize("kernel", ["turned", "turned_pingpong", "turned_evenly"])
 def test_rows_of_y_that_end_within_16_bytes_are_served(device: Device, open_kernel: Open, kernel: str) -> None:
     with Case(device, OP, RAGGED_ROWS) as case:
         assert open_kernel(kernel).supports(**case.arguments) == ""
@@ -116,6 +116,16 @@ def test_operands_off_their_boundaries_are_refused_by_address_alone(device: Devi
     for tensor in ("a", "b"):
         with Case(device, OP, Problem({"M": 5, "N": 7, "K": 9}, attributes, offsets={tensor: 1})) as case:
             assert open_kernel(kernel).supports(**case.arguments).startswith(f"{tensor}: address")
+
+
+@pytest.mark.parametrize("layout", ["nk", "kn"])
+def test_tiles_of_even_rows_have_the_bits_of_whole_ones(device: Device, open_kernel: Open, layout: str) -> None:
+    """An element's products are added up in one order, whatever the tile. 112 rows are a whole tile, and half of one is the least."""
+    for rows in (1, 40, 56, 57, 64, 112, 113, 225, 300, 337):
+        problem = Problem({"M": rows, "N": 200, "K": 96}, {"dtype": "bfloat16", "b_layout": layout, "with_bias": True, "act": "relu"})
+        inputs = make_inputs(OP, problem, "normal")
+        even, whole = (UNDER_TEST.launch(device, open_kernel(k), problem, inputs)["y"] for k in ("turned_evenly", "turned"))
+        np.testing.assert_array_equal(even.view(np.uint8), whole.view(np.uint8), err_msg=f"{rows} rows")
 
 
 @pytest.mark.slow

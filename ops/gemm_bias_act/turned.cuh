@@ -76,10 +76,12 @@ struct TurnedEpilogue {
     static constexpr int kParts = (T::bn + Stage::kRows - 1) / Stage::kRows;  // of a block
 
     const OutputProblem& problem;
+    const TileGrid& tiles;
     float* stage;  // this warp's, then the bias of its columns
 
-    __device__ __forceinline__ TurnedEpilogue(const OutputProblem& of, std::uint8_t* shared)
+    __device__ __forceinline__ TurnedEpilogue(const OutputProblem& of, const TileGrid& grid, std::uint8_t* shared)
         : problem(of),
+          tiles(grid),
           stage(reinterpret_cast<float*>(shared + L::kEpilogueOffset) + (find_consumer() * 4 + find_group_warp()) * Stage::kWarpFloats) {}
 
     // A thread's number, with T::pingpong found where it is wanted: what follows from it would take registers beside the products.
@@ -111,7 +113,7 @@ struct TurnedEpilogue {
         float* const own = stage + lane % 4 * 2 * Stage::kPitch + lane / 4;
         const int four = lane % 4 * 4;
         const int first_row = lane / 4 % 2 * 4 + lane / 8;
-        const int rows = min(problem.m - tile.column, T::bn);
+        const int rows = min(problem.m - tile.column, T::count_columns(tiles));
         const int num_parts = (rows + Stage::kRows - 1) / Stage::kRows;
 #pragma unroll 1
         for (int block = 0; block < L::kBlocksM; ++block) {
@@ -166,13 +168,24 @@ __global__ void __launch_bounds__(WgmmaLayout<T>::kThreads, 1)
     std::uint8_t* const shared = wgmma_shared;
     using Epilogue = TurnedEpilogue<Element, T>;
     multiply_tiles<Element, T, kTransposedB, false, SplitOrder>(
-        &map_b, &map_a, grid, shared, [&] { return PartsEpilogue<T, true, Epilogue>{grid, Epilogue(problem, shared)}; });
+        &map_b, &map_a, grid, shared, [&] { return PartsEpilogue<T, true, Epilogue>{grid, Epilogue(problem, grid, shared)}; });
 }
 
-// Adds up the parts of split tiles to Y and Z, whose rows are the columns of D where kTurned. Grid: (blocks of split tiles,
-// count_add_blocks).
+// The same with tiles of as many rows of Y as divide them evenly.
+template <class Element, class T, bool kTransposedB>
+__global__ void __launch_bounds__(WgmmaLayout<T>::kThreads, 1)
+    multiply_turned_evenly(const __grid_constant__ CUtensorMap map_b, const __grid_constant__ CUtensorMap map_a,
+                           const OutputProblem problem, const EvenSplitGrid grid) {
+    extern __shared__ __align__(1024) std::uint8_t wgmma_shared[];
+    std::uint8_t* const shared = wgmma_shared;
+    using Epilogue = TurnedEpilogue<Element, T>;
+    multiply_tiles<Element, T, kTransposedB, false, SplitOrder>(
+        &map_b, &map_a, grid, shared, [&] { return PartsEpilogue<T, true, Epilogue>{grid, Epilogue(problem, grid, shared)}; });
+}
+
+// Adds up the parts of split tiles to Y and Z, whose rows are the columns of D where kTurned.
 template <class Element, class T, bool kTurned>
-__global__ void __launch_bounds__(kAddThreads) add_split_parts(const OutputProblem problem, const SplitGrid grid) {
+__device__ __forceinline__ void add_parts_of(const OutputProblem& problem, const SplitGrid& grid) {
     allow_successor();
     wait_for_predecessor();
     add_parts<T, kTurned>(grid, [&](int row, int column, const float4& sums) {
@@ -186,6 +199,17 @@ __global__ void __launch_bounds__(kAddThreads) add_split_parts(const OutputProbl
         }
         finish_four<Element>(problem, row, column, z);
     });
+}
+
+// Grid: (blocks of split tiles, count_add_blocks).
+template <class Element, class T, bool kTurned>
+__global__ void __launch_bounds__(kAddThreads) add_split_parts(const OutputProblem problem, const SplitGrid grid) {
+    add_parts_of<Element, T, kTurned>(problem, grid);
+}
+
+template <class Element, class T>
+__global__ void __launch_bounds__(kAddThreads) add_even_parts(const OutputProblem problem, const EvenSplitGrid grid) {
+    add_parts_of<Element, T, true>(problem, grid);
 }
 
 }  // namespace aicf::gemm_bias_act

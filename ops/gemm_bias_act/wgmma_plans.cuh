@@ -147,13 +147,19 @@ struct SplitPlan {
 
     dim3 count_blocks() const { return dim3(static_cast<unsigned>(grid.num_clusters * L::kClusterSize)); }
 
+    EvenSplitGrid make_even(const GemmBiasActParams& params) const { return {grid, Config::divide_evenly(params.m)}; }
+
     template <class Element>
     AicfStatus finish(const GemmBiasActParams& params, cudaStream_t stream) const {
         if constexpr (kHasSecondKernel) {
             if (grid.num_split == 0) return make_ok();
             const dim3 blocks(static_cast<unsigned>(grid.num_split * L::kClusterSize), count_add_blocks<Config>());
-            return launch_early(add_split_parts<Element, Config, kTurned>, blocks, kAddThreads, 0, 1, stream,
-                                make_output_problem<Config::item_bytes>(params), grid);
+            const OutputProblem problem = make_output_problem<Config::item_bytes>(params);
+            if constexpr (Config::is_even) {
+                return launch_early(add_even_parts<Element, Config>, blocks, kAddThreads, 0, 1, stream, problem, make_even(params));
+            } else {
+                return launch_early(add_split_parts<Element, Config, kTurned>, blocks, kAddThreads, 0, 1, stream, problem, grid);
+            }
         } else {
             return make_ok();
         }
@@ -207,13 +213,14 @@ struct streamk_tf32_plan : StreamKPlan<t, 4> {
     }
 };
 
-// Columns of Y are the rows of its tiles, and rows of Y their columns.
-template <Tunables t, int kItemBytes, int kPingpong = 0>
+// Columns of Y are the rows of its tiles, and rows of Y their columns: t.bm, or where kIsEven as many as divide them evenly.
+template <Tunables t, int kItemBytes, int kPingpong = 0, bool kIsEven = false>
 struct TurnedPlan {
     static constexpr int kGroups = count_consumers(t.bn, kPingpong);
     static constexpr int kBlocks = t.bn / (kPingpong ? 64 : 64 * kGroups);  // of 64 columns, of a warp group
-    using Config = WgmmaTunables<t.bn, t.bm, t.stages, t.clustern, t.clusterm, kPingpong, t.group, 0,
-                                 TurnedStage<kBlocks, kGroups>::kAllBytes, kItemBytes>;
+    using Fixed = WgmmaTunables<t.bn, t.bm, t.stages, t.clustern, t.clusterm, kPingpong, t.group, 0,
+                                TurnedStage<kBlocks, kGroups>::kAllBytes, kItemBytes>;
+    using Config = std::conditional_t<kIsEven, EvenTunables<Fixed>, Fixed>;
     using L = WgmmaLayout<Config>;
     using Split = SplitPlan<Config, true, true>;
 
@@ -239,7 +246,9 @@ struct TurnedPlan {
         AICF_RETURN_IF_NOT_OK(repacker.launch(stream));
         CUtensorMap a, b;
         const auto encode = encode_operand<kItemBytes>;
-        AICF_RETURN_IF_NOT_OK(encode(&a, params.dtype, params.a, params.m, params.k, params.lda, t.bm / t.clustern, false));
+        int rows = t.bm;
+        if constexpr (kIsEven) rows = Config::divide_evenly(params.m);
+        AICF_RETURN_IF_NOT_OK(encode(&a, params.dtype, params.a, params.m, params.k, params.lda, rows / t.clustern, false));
         if (kTransposedB) {
             AICF_RETURN_IF_NOT_OK(encode(&b, params.dtype, params.b, params.k, params.n, params.ldb, L::kTileK / t.clusterm, false));
         } else {
@@ -248,16 +257,22 @@ struct TurnedPlan {
         Split split;
         AICF_RETURN_IF_NOT_OK(Split::make(params, &split));
         AICF_RETURN_IF_NOT_OK(split.prepare(repacker.place(), stream));
-        AICF_RETURN_IF_NOT_OK(launch_early(multiply_turned<Element, Config, kTransposedB>, split.count_blocks(), L::kThreads,
-                                           L::kSharedBytes, L::kClusterSize, stream, b, a, make_output_problem<kItemBytes>(params),
-                                           split.grid));
+        const OutputProblem problem = make_output_problem<kItemBytes>(params);
+        const auto launch = [&](auto kernel, const auto& grid) {
+            return launch_early(kernel, split.count_blocks(), L::kThreads, L::kSharedBytes, L::kClusterSize, stream, b, a, problem, grid);
+        };
+        if constexpr (kIsEven) {
+            AICF_RETURN_IF_NOT_OK(launch(multiply_turned_evenly<Element, Config, kTransposedB>, split.make_even(params)));
+        } else {
+            AICF_RETURN_IF_NOT_OK(launch(multiply_turned<Element, Config, kTransposedB>, split.grid));
+        }
         return split.template finish<Element>(params, stream);
     }
 };
 
-template <Tunables t, int kPingpong = 0>
-struct turned_plan : TurnedPlan<t, kHalfBytes, kPingpong> {
-    using Plan = TurnedPlan<t, kHalfBytes, kPingpong>;
+template <Tunables t, int kPingpong = 0, bool kIsEven = false>
+struct turned_plan : TurnedPlan<t, kHalfBytes, kPingpong, kIsEven> {
+    using Plan = TurnedPlan<t, kHalfBytes, kPingpong, kIsEven>;
 
     static AicfStatus launch(const GemmBiasActParams& params, void* workspace, cudaStream_t stream) {
         return dispatch_half(params, [&]<class Element, class IsTransposed>(Element, IsTransposed) {
@@ -268,6 +283,9 @@ struct turned_plan : TurnedPlan<t, kHalfBytes, kPingpong> {
 
 template <Tunables t>
 struct turned_pingpong_plan : turned_plan<t, 1> {};
+
+template <Tunables t>
+struct turned_evenly_plan : turned_plan<t, 0, true> {};
 
 template <Tunables t>
 struct turned_tf32_plan : TurnedPlan<t, 4> {
