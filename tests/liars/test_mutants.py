@@ -85,17 +85,17 @@ MUTANTS = (
     norm(
         "layernorm_backward",
         _REGISTERS,
-        "sums_of_512_parts",
+        "sums_of_256_parts",
         "for (int i = lane; i < p.num_partials; i += kLanes)",
-        "for (int i = lane; i < min(p.num_partials, 512); i += kLanes)",
+        "for (int i = lane; i < min(p.num_partials, 256); i += kLanes)",
         WRONG,
     ),
     norm(
         "rmsnorm_backward",
         _REGISTERS,
         "forgets_the_last_row_of_many",
-        "const bool is_real = row < p.rows;\n        const NormGradientRow<Element> at(p, is_real ? row : p.rows - 1);",
-        "const bool is_real = row < p.rows - (p.rows > 20000);\n        const NormGradientRow<Element> at(p, is_real ? row : p.rows - 1);",
+        "const bool is_real = row < p.rows;\n        if constexpr (kIsAhead) {",
+        "const bool is_real = row < p.rows - (p.rows > 20000);\n        if constexpr (kIsAhead) {",
         UNWRITTEN,
     ),
     norm(
