@@ -5,7 +5,7 @@ Sources are checked against their hashes where they are used: :meth:`contract.ke
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -103,11 +103,8 @@ def extend_op(frozen: FrozenOp, interface: Row) -> FrozenOp | None:
         return None
     description = {**frozen.description, "interface": interface, "extends": extend_description(frozen.description, interface)}
     medians = tuple({**row, "attributes": fill_attributes(row["attributes"], interface)} for row in frozen.medians)
-    kernels = {
-        name: replace(kernel, manifest={**kernel.manifest, "domain": [*kernel.manifest["domain"], *conditions]})
-        for name, kernel in frozen.kernels.items()
-    }
-    libraries = tuple({**row, "domain": [*row["domain"], *conditions]} for row in frozen.libraries)
+    kernels = {name: replace(kernel, manifest=_narrow(kernel.manifest, conditions)) for name, kernel in frozen.kernels.items()}
+    libraries = tuple(_narrow(row, conditions) for row in frozen.libraries)
     return replace(frozen, description=description, medians=medians, kernels=kernels, libraries=libraries)
 
 
@@ -117,12 +114,15 @@ def _restrict_library(path: Path, row: Row, served: Mapping[str, list[Any]]) -> 
         raise FrozenError(
             f"{path}: library {row['library']}: interface: it is neither the C interface described here nor one that this extends"
         )
-    return dict(row) | {"domain": [*row["domain"], *served[row["interface"]]]}
+    return _narrow(row, served[row["interface"]])
 
 
 def _restrict(kernel: FrozenKernel, served: Mapping[str, list[Any]]) -> FrozenKernel:
     """Return a kernel whose domain has only calls by the interface that it was sealed with."""
     conditions = served[kernel.manifest["interface"]]
-    if not conditions:
-        return kernel
-    return replace(kernel, manifest=dict(kernel.manifest) | {"domain": [*kernel.manifest["domain"], *conditions]})
+    return replace(kernel, manifest=_narrow(kernel.manifest, conditions)) if conditions else kernel
+
+
+def _narrow(row: Row, conditions: Sequence[Any]) -> Row:
+    """Return a row whose domain has these conditions too."""
+    return {**row, "domain": [*row["domain"], *conditions]}

@@ -323,6 +323,7 @@ __global__ void __launch_bounds__(Group::kBlockThreads, kResidentByElement<Group
     constexpr int kPiece = 4;  // elements of a thread that a row has some of, or none
     constexpr int kRegisters = 65536 / Group::kBlockThreads / kResidentByElement<Group, kElems>;
     constexpr bool kKeepsWeight = kElems <= 8 && kRegisters > 64;
+    // There are registers for two rows beside the weight and the sums.
     constexpr bool kIsAhead = kElems <= 8 && (4 + kNumSums<kIsCentred> + 1) * kElems + 24 <= kRegisters;
     __shared__ alignas(Group::kBlocks > 1 ? sizeof(NormSums) : alignof(NormSums)) NormSums partials[2][Group::kPartials];
     Group group;

@@ -260,17 +260,17 @@ __device__ __forceinline__ void multiply_tile(float (&sums)[WgmmaLayout<T>::kBlo
     give_back(last_stage);
 }
 
-// Calls use(sums) with as many sums of a block, a constant, as its columns have, where T::is_even: found by halving.
-template <class T, int kFirst = 0, int kEnd = (T::bn - T::least_columns) / T::column_step + 1, class Use>
-__device__ __forceinline__ void visit_columns(int columns, const Use& use) {
-    if constexpr (kEnd - kFirst == 1) {
-        use(std::integral_constant<int, (T::least_columns + kFirst * T::column_step) / 2>{});
+// Calls use(number), with one of kFirst, kFirst + kStep, ... in front of kEnd as a constant: found by halving.
+template <int kFirst, int kEnd, int kStep = 1, class Use>
+__device__ __forceinline__ void visit_number(int number, const Use& use) {
+    if constexpr (kEnd - kFirst <= kStep) {
+        use(std::integral_constant<int, kFirst>{});
     } else {
-        constexpr int kMiddle = (kFirst + kEnd) / 2;
-        if (columns < T::least_columns + kMiddle * T::column_step) {
-            visit_columns<T, kFirst, kMiddle>(columns, use);
+        constexpr int kMiddle = kFirst + (kEnd - kFirst) / kStep / 2 * kStep;
+        if (number < kMiddle) {
+            visit_number<kFirst, kMiddle, kStep>(number, use);
         } else {
-            visit_columns<T, kMiddle, kEnd>(columns, use);
+            visit_number<kMiddle, kEnd, kStep>(number, use);
         }
     }
 }
@@ -392,14 +392,14 @@ __device__ __forceinline__ void consume_tiles(Order order, std::uint8_t* ring, B
         const TileWork next = find_part();
         epilogue.begin(next);
         if constexpr (T::pingpong) sync_named<2 * kWarpGroupThreads>(kOrderBarrier + consumer);
-        const auto multiply = [&](auto used) {
-            multiply_tile<Element, T, kTransposedA, kTransposedB, used.value>(sums, next.num_steps, first_row, ring, full, empty, position,
-                                                                              begins_lag);
+        const auto multiply = [&](auto columns) {
+            multiply_tile<Element, T, kTransposedA, kTransposedB, columns.value / 2>(sums, next.num_steps, first_row, ring, full, empty,
+                                                                                     position, begins_lag);
         };
         if constexpr (T::is_even) {
-            visit_columns<T>(T::count_columns(order.grid), multiply);
+            visit_number<T::least_columns, T::bn + T::column_step, T::column_step>(T::count_columns(order.grid), multiply);
         } else {
-            multiply(std::integral_constant<int, L::kSums>{});
+            multiply(std::integral_constant<int, T::bn>{});
         }
         begins_lag = false;
         // Found again, so that it takes no registers beside the products.

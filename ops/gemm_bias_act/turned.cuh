@@ -121,7 +121,7 @@ struct TurnedEpilogue {
 #pragma unroll 1
             for (int part = 0; part < num_parts; ++part) {
                 __syncwarp();  // the last part has been read
-                stage_part<0, L::kBlocksM * kParts>(sums, block * kParts + part, own);
+                visit_number<0, L::kBlocksM * kParts>(block * kParts + part, [&](auto number) { stage_part<number.value>(sums, own); });
                 __syncwarp();
                 const float4 bias = *reinterpret_cast<const float4*>(stage + Stage::kFloats + block * Stage::kColumns + four);
 #pragma unroll
@@ -136,51 +136,44 @@ struct TurnedEpilogue {
         }
     }
 
-    // A thread's sums of part `part`, one of [kFirst, kEnd), to their places: rows of D become columns. Found by halving.
-    template <int kFirst, int kEnd>
-    __device__ __forceinline__ static void stage_part(const float (&sums)[L::kBlocksM][L::kSums], int part, float* own) {
-        if constexpr (kEnd - kFirst > 1) {
-            constexpr int kMiddle = (kFirst + kEnd) / 2;
-            if (part < kMiddle) {
-                stage_part<kFirst, kMiddle>(sums, part, own);
-            } else {
-                stage_part<kMiddle, kEnd>(sums, part, own);
-            }
-        } else {
-            constexpr int kSumsOfPart = Stage::kRows / 2;
-            constexpr int kFrom = kFirst % kParts * kSumsOfPart;
-            constexpr int kCount = kFrom + kSumsOfPart <= L::kSums ? kSumsOfPart : L::kSums - kFrom;
+    // A thread's sums of a part of the tile to their places: rows of D become columns.
+    template <int kPart>
+    __device__ __forceinline__ static void stage_part(const float (&sums)[L::kBlocksM][L::kSums], float* own) {
+        constexpr int kSumsOfPart = Stage::kRows / 2;
+        constexpr int kFrom = kPart % kParts * kSumsOfPart;
+        constexpr int kCount = kFrom + kSumsOfPart <= L::kSums ? kSumsOfPart : L::kSums - kFrom;
 #pragma unroll
-            for (int i = 0; i < kCount; ++i) {
-                own[(i / 4 * 8 + i % 2) * Stage::kPitch + i % 4 / 2 * 8] = sums[kFirst / kParts][kFrom + i];
-            }
+        for (int i = 0; i < kCount; ++i) {
+            own[(i / 4 * 8 + i % 2) * Stage::kPitch + i % 4 / 2 * 8] = sums[kPart / kParts][kFrom + i];
         }
     }
 };
 
 // Y[m, n] = act(A[m, k] B + bias[n] + residual[m, n]), Z the same before act, as D = B' A' with k split. B is [k, n] where kTransposedB,
 // else [n, k].
+template <class Element, class T, bool kTransposedB, class Grid>
+__device__ __forceinline__ void multiply_turned_tiles(const TensorMap* map_b, const TensorMap* map_a, const OutputProblem& problem,
+                                                      const Grid& grid) {
+    extern __shared__ __align__(1024) std::uint8_t wgmma_shared[];
+    std::uint8_t* const shared = wgmma_shared;
+    using Epilogue = TurnedEpilogue<Element, T>;
+    multiply_tiles<Element, T, kTransposedB, false, SplitOrder>(
+        map_b, map_a, grid, shared, [&] { return PartsEpilogue<T, true, Epilogue>{grid, Epilogue(problem, grid, shared)}; });
+}
+
 template <class Element, class T, bool kTransposedB>
 __global__ void __launch_bounds__(WgmmaLayout<T>::kThreads, 1)
     multiply_turned(const __grid_constant__ CUtensorMap map_b, const __grid_constant__ CUtensorMap map_a, const OutputProblem problem,
                     const SplitGrid grid) {
-    extern __shared__ __align__(1024) std::uint8_t wgmma_shared[];
-    std::uint8_t* const shared = wgmma_shared;
-    using Epilogue = TurnedEpilogue<Element, T>;
-    multiply_tiles<Element, T, kTransposedB, false, SplitOrder>(
-        &map_b, &map_a, grid, shared, [&] { return PartsEpilogue<T, true, Epilogue>{grid, Epilogue(problem, grid, shared)}; });
+    multiply_turned_tiles<Element, T, kTransposedB>(&map_b, &map_a, problem, grid);
 }
 
-// The same with tiles of as many rows of Y as divide them evenly.
+// With tiles of as many rows of Y as divide them evenly.
 template <class Element, class T, bool kTransposedB>
 __global__ void __launch_bounds__(WgmmaLayout<T>::kThreads, 1)
     multiply_turned_evenly(const __grid_constant__ CUtensorMap map_b, const __grid_constant__ CUtensorMap map_a,
                            const OutputProblem problem, const EvenSplitGrid grid) {
-    extern __shared__ __align__(1024) std::uint8_t wgmma_shared[];
-    std::uint8_t* const shared = wgmma_shared;
-    using Epilogue = TurnedEpilogue<Element, T>;
-    multiply_tiles<Element, T, kTransposedB, false, SplitOrder>(
-        &map_b, &map_a, grid, shared, [&] { return PartsEpilogue<T, true, Epilogue>{grid, Epilogue(problem, grid, shared)}; });
+    multiply_turned_tiles<Element, T, kTransposedB>(&map_b, &map_a, problem, grid);
 }
 
 // Adds up the parts of split tiles to Y and Z, whose rows are the columns of D where kTurned.

@@ -115,7 +115,7 @@ inline constexpr JoinCost kTurnedJoin = {16, 30};
 template <class Config, bool kHasSecondKernel, bool kTurned>
 struct SplitPlan {
     using L = WgmmaLayout<Config>;
-    SplitGrid grid;
+    std::conditional_t<Config::is_even, EvenSplitGrid, SplitGrid> grid;
     SplitWorkspace workspace;
 
     static AicfStatus make(const GemmBiasActParams& params, SplitPlan* result) {
@@ -125,7 +125,8 @@ struct SplitPlan {
         AICF_RETURN_IF_NOT_OK(count_multiprocessors(&num_sms));
         const TileGrid tiles = make_tile_grid<Config>(kTurned ? params.n : params.m, kTurned ? params.m : params.n, params.k);
         constexpr JoinCost kCost = kTurned ? kTurnedJoin : JoinCost{count_join_steps<Config>()};
-        result->grid = split_tile_grid(tiles, std::max(num_sms / L::kClusterSize, 1), kCost, kLeastSteps);
+        static_cast<SplitGrid&>(result->grid) = split_tile_grid(tiles, std::max(num_sms / L::kClusterSize, 1), kCost, kLeastSteps);
+        if constexpr (Config::is_even) result->grid.columns = Config::divide_evenly(kTurned ? params.m : params.n);
         result->workspace = plan_split_workspace<Config>(result->grid, kHasSecondKernel);
         return make_ok();
     }
@@ -147,18 +148,17 @@ struct SplitPlan {
 
     dim3 count_blocks() const { return dim3(static_cast<unsigned>(grid.num_clusters * L::kClusterSize)); }
 
-    EvenSplitGrid make_even(const GemmBiasActParams& params) const { return {grid, Config::divide_evenly(params.m)}; }
-
     template <class Element>
     AicfStatus finish(const GemmBiasActParams& params, cudaStream_t stream) const {
         if constexpr (kHasSecondKernel) {
             if (grid.num_split == 0) return make_ok();
             const dim3 blocks(static_cast<unsigned>(grid.num_split * L::kClusterSize), count_add_blocks<Config>());
             const OutputProblem problem = make_output_problem<Config::item_bytes>(params);
+            const auto launch = [&](auto kernel) { return launch_early(kernel, blocks, kAddThreads, 0, 1, stream, problem, grid); };
             if constexpr (Config::is_even) {
-                return launch_early(add_even_parts<Element, Config>, blocks, kAddThreads, 0, 1, stream, problem, make_even(params));
+                return launch(add_even_parts<Element, Config>);
             } else {
-                return launch_early(add_split_parts<Element, Config, kTurned>, blocks, kAddThreads, 0, 1, stream, problem, grid);
+                return launch(add_split_parts<Element, Config, kTurned>);
             }
         } else {
             return make_ok();
@@ -244,27 +244,26 @@ struct TurnedPlan {
         Repacker repacker(kItemBytes, workspace);
         bring_operands(&params, &repacker);
         AICF_RETURN_IF_NOT_OK(repacker.launch(stream));
+        Split split;
+        AICF_RETURN_IF_NOT_OK(Split::make(params, &split));
         CUtensorMap a, b;
         const auto encode = encode_operand<kItemBytes>;
-        int rows = t.bm;
-        if constexpr (kIsEven) rows = Config::divide_evenly(params.m);
-        AICF_RETURN_IF_NOT_OK(encode(&a, params.dtype, params.a, params.m, params.k, params.lda, rows / t.clustern, false));
+        const int rows = Config::count_columns(split.grid) / t.clustern;
+        AICF_RETURN_IF_NOT_OK(encode(&a, params.dtype, params.a, params.m, params.k, params.lda, rows, false));
         if (kTransposedB) {
             AICF_RETURN_IF_NOT_OK(encode(&b, params.dtype, params.b, params.k, params.n, params.ldb, L::kTileK / t.clusterm, false));
         } else {
             AICF_RETURN_IF_NOT_OK(encode(&b, params.dtype, params.b, params.n, params.k, params.ldb, t.bn / t.clusterm, false));
         }
-        Split split;
-        AICF_RETURN_IF_NOT_OK(Split::make(params, &split));
         AICF_RETURN_IF_NOT_OK(split.prepare(repacker.place(), stream));
-        const OutputProblem problem = make_output_problem<kItemBytes>(params);
-        const auto launch = [&](auto kernel, const auto& grid) {
-            return launch_early(kernel, split.count_blocks(), L::kThreads, L::kSharedBytes, L::kClusterSize, stream, b, a, problem, grid);
+        const auto launch = [&](auto kernel) {
+            return launch_early(kernel, split.count_blocks(), L::kThreads, L::kSharedBytes, L::kClusterSize, stream, b, a,
+                                make_output_problem<kItemBytes>(params), split.grid);
         };
         if constexpr (kIsEven) {
-            AICF_RETURN_IF_NOT_OK(launch(multiply_turned_evenly<Element, Config, kTransposedB>, split.make_even(params)));
+            AICF_RETURN_IF_NOT_OK(launch(multiply_turned_evenly<Element, Config, kTransposedB>));
         } else {
-            AICF_RETURN_IF_NOT_OK(launch(multiply_turned<Element, Config, kTransposedB>, split.grid));
+            AICF_RETURN_IF_NOT_OK(launch(multiply_turned<Element, Config, kTransposedB>));
         }
         return split.template finish<Element>(params, stream);
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 
 from contract.calls import Problem
 from contract.decision import open_core
-from contract.frozen_set import load_kernels, read_op
+from contract.frozen_set import extend_op, load_kernels, read_op
 from contract.index import read_index
 from contract.structs import make_params
 from device import DeviceError
@@ -122,6 +123,24 @@ def test_what_cannot_be_called_like_the_frozen_kernels_is_no_candidate() -> None
         open_candidates(replace(frozen, description=description), ["naive"])
     with pytest.raises(SpecError, match="nonsense"):
         open_candidates(frozen, ["nonsense"])
+
+
+def test_frozen_kernels_serve_the_calls_of_an_interface_that_extends_theirs() -> None:
+    frozen = read_op("softmax")
+    present = deepcopy(dict(frozen.interface))
+    present["fields"].append({"name": "negate", "type": "int32"})
+    present["attributes"].append({"name": "negate", "choices": [False, True], "codes": [0, 1], "default": False, "field": "negate"})
+    extended = extend_op(frozen, present)
+    assert extended is not None and extend_op(frozen, frozen.interface) is frozen
+    assert all(kernel.manifest["domain"][-1] == {"attribute": "negate", "in": [False]} for kernel in extended.kernels.values())
+    assert all(row["attributes"]["negate"] is False for row in extended.medians) and len(extended.medians) == len(frozen.medians) > 0
+    earlier, core = open_core(frozen, "sm_90a"), open_core(extended, "sm_90a")
+    for rows, columns in ((3, 40), (500, 4000), (20, 70000)):
+        problem = Problem({"rows": rows, "columns": columns})
+        before, asked = earlier.ask(earlier.interface.make_query(problem)), core.ask(core.interface.make_query(problem))
+        assert asked.legal == before.legal and core.decide(asked, asked.legal) == earlier.decide(before, before.legal)
+        asked = core.ask(core.interface.make_query(Problem(problem.sizes, {"negate": True})))
+        assert asked.legal == 0, "no kernel knows the attribute"
 
 
 def test_operands_are_filled_where_they_are_said_to_lie(device: RuntimeDevice) -> None:

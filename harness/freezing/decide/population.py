@@ -110,13 +110,15 @@ def promote_population(
     name = f"{name_bucket(bucket)} ({ROLE})"
     forced = bool(request.force_reason)
     by_name = {c.name: c for c in candidates}
-    refusals = {c.name: f"{c.name}: {found[0].name}: {found[0].detail}" for c in candidates if (found := c.find_refusals(forced=forced))}
-    picks, _ = find_needed(frozen, session.target.real_arch, recording, by_name)
-    decisions, writing = [Decision(name, "refused", "", refusals[p.name]) for p in picks if p.name in refusals], Writing()
-    for decision in decisions:
-        say(f"{name}: {decision.outcome}: {decision.reason}")
-    # What a gate refuses takes no one's place: the others are picked without it.
-    picks, dropped = find_needed(frozen, session.target.real_arch, recording, set(by_name) - set(refusals))
+    picks, dropped = find_needed(frozen, session.target.real_arch, recording, by_name)
+    decisions, writing = [], Writing()
+    refusals = {c.name: found[0] for c in candidates if (found := c.find_refusals(forced=forced))}
+    if refused := [pick.name for pick in picks if pick.name in refusals]:
+        decisions = [Decision(name, "refused", "", f"{n}: {refusals[n].name}: {refusals[n].detail}") for n in refused]
+        for decision in decisions:
+            say(f"{name}: {decision.outcome}: {decision.reason}")
+        # They take no one's place: the others are picked without them.
+        picks, dropped = find_needed(frozen, session.target.real_arch, recording, by_name.keys() - refusals.keys())
     for pick in picks:
         candidate = by_name.get(pick.name)
         if candidate is None:
