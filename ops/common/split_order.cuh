@@ -24,7 +24,7 @@ struct SplitGrid : TileGrid {
     std::uint32_t* flags;  // of each warp group that multiplies: 1 when its slot is filled; 0 before the launch
 };
 
-// With tiles of as many columns as divide D's evenly: no more of them are padded than to the next `column_step` of each tile.
+// With tiles of as many columns as take the least time on D's size.
 struct EvenSplitGrid : SplitGrid {
     int columns;
 };
@@ -36,14 +36,6 @@ struct EvenTunables : Tunables {
     static constexpr int least_columns = (Tunables::bn / 2 + column_step - 1) / column_step * column_step;
 
     __host__ __device__ static int count_columns(const TileGrid& grid) { return static_cast<const EvenSplitGrid&>(grid).columns; }
-
-    // For D of so many columns; there are as many tiles as with bn columns each.
-    static int divide_evenly(std::int64_t columns) {
-        constexpr std::int64_t kClusterColumns = std::int64_t{Tunables::bn} * Tunables::clustern;
-        const std::int64_t tiles = (columns + kClusterColumns - 1) / kClusterColumns * Tunables::clustern;
-        const std::int64_t steps = (columns + tiles * column_step - 1) / (tiles * column_step);
-        return std::max(static_cast<int>(steps) * column_step, least_columns);
-    }
 };
 
 // What dealing steps out costs a cluster, in steps of k: to hand over and join sums, and for each hundred steps that are dealt out, whose
@@ -79,6 +71,40 @@ inline SplitGrid split_tile_grid(const TileGrid& grid, int num_clusters, JoinCos
     result.per_cluster = static_cast<int>(steps / num_clusters);
     result.num_longer = static_cast<int>(steps % num_clusters);
     return result;
+}
+
+// The time of the busiest cluster of a split grid, in steps of k.
+inline std::int64_t count_longest_steps(const SplitGrid& grid, JoinCost cost) {
+    constexpr int kTileSteps = 3;  // as long as a tile takes to leave
+    const int num_whole = grid.num_tiles - grid.num_split;
+    const std::int64_t whole_steps = std::int64_t{(num_whole + grid.num_clusters - 1) / grid.num_clusters} * (grid.num_steps + kTileSteps);
+    if (grid.num_split == 0) return whole_steps;
+    const std::int64_t dealt = grid.per_cluster + (grid.num_longer > 0);
+    return whole_steps + dealt + dealt * cost.percent / 100 + cost.steps + kTileSteps;
+}
+
+// The time of a step of k of a tile of so many columns, in products. To bring a row or a column of a tile takes as long as kBringing
+// products of it: on an H200, 770 TFLOP/s of 16-bit floats beside 12 TB/s from L2 to shared memory.
+template <class T>
+constexpr std::int64_t weigh_step(int columns) {
+    constexpr int kBringing = 64;
+    return std::max(T::bm * columns, kBringing * (T::bm / T::clustern + columns / T::clusterm));
+}
+
+// The grid whose tiles' columns take the least time: those that divide D's evenly, and leave the last wave of clusters full.
+template <class T>
+inline EvenSplitGrid split_evenly(std::int64_t m, std::int64_t n, std::int64_t k, int num_clusters, JoinCost cost, int least_steps) {
+    EvenSplitGrid best = {};
+    std::int64_t least = INT64_MAX;
+    for (int columns = T::bn; columns >= T::least_columns; columns -= T::column_step) {
+        const SplitGrid grid = split_tile_grid(make_tile_grid<T>(m, n, k, columns), num_clusters, cost, least_steps);
+        const std::int64_t time = count_longest_steps(grid, cost) * weigh_step<T>(columns);
+        if (time >= least) continue;
+        least = time;
+        static_cast<SplitGrid&>(best) = grid;
+        best.columns = columns;
+    }
+    return best;
 }
 
 // What joining parts of tiles of this shape costs, in steps of k: their bytes to memory and back beside those of a step, and latency.

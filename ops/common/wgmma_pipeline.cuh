@@ -99,12 +99,12 @@ struct TileGrid {
     Divisor per_group, last_rows;
 };
 
-// Sizes and the number of tiles fit an int.
+// Of tiles of `tile_columns` columns. Sizes and the number of tiles fit an int.
 template <class T>
-inline TileGrid make_tile_grid(std::int64_t m, std::int64_t n, std::int64_t k) {
+inline TileGrid make_tile_grid(std::int64_t m, std::int64_t n, std::int64_t k, int tile_columns = T::bn) {
     const auto divide_up = [](std::int64_t size, int by) { return static_cast<int>(size / by + (size % by != 0)); };
     const int rows = divide_up(m, T::bm * T::clusterm);
-    const int columns = divide_up(n, T::bn * T::clustern);
+    const int columns = divide_up(n, tile_columns * T::clustern);
     return {rows * columns, divide_up(k, WgmmaLayout<T>::kTileK), make_divisor(std::int64_t{T::group} * columns),
             make_divisor((rows - 1) % T::group + 1)};
 }

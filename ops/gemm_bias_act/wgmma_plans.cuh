@@ -123,10 +123,15 @@ struct SplitPlan {
         constexpr int kLeastSteps = Config::stages;
         int num_sms = 0;
         AICF_RETURN_IF_NOT_OK(count_multiprocessors(&num_sms));
-        const TileGrid tiles = make_tile_grid<Config>(kTurned ? params.n : params.m, kTurned ? params.m : params.n, params.k);
+        const std::int64_t rows = kTurned ? params.n : params.m;
+        const std::int64_t columns = kTurned ? params.m : params.n;
         constexpr JoinCost kCost = kTurned ? kTurnedJoin : JoinCost{count_join_steps<Config>()};
-        static_cast<SplitGrid&>(result->grid) = split_tile_grid(tiles, std::max(num_sms / L::kClusterSize, 1), kCost, kLeastSteps);
-        if constexpr (Config::is_even) result->grid.columns = Config::divide_evenly(kTurned ? params.m : params.n);
+        const int num_clusters = std::max(num_sms / L::kClusterSize, 1);
+        if constexpr (Config::is_even) {
+            result->grid = split_evenly<Config>(rows, columns, params.k, num_clusters, kCost, kLeastSteps);
+        } else {
+            result->grid = split_tile_grid(make_tile_grid<Config>(rows, columns, params.k), num_clusters, kCost, kLeastSteps);
+        }
         result->workspace = plan_split_workspace<Config>(result->grid, kHasSecondKernel);
         return make_ok();
     }
