@@ -17,7 +17,7 @@ from contract.frozen_set import load_kernels, read_op
 from device.settings import find_project_root
 from harness.compare.drawn.record import Contender, DrawnRow, DrawnRun, read_runs, write_runs
 from harness.errors import FrozenUseError
-from harness.freezing.decide.population import LEAST_GAIN, LEAST_RESCUED, RESCUED, cover, promote_population
+from harness.freezing.decide.population import LEAST_GAIN, LEAST_RESCUED, LEAST_SHOWN, RESCUED, cover, find_superfluous, promote_population
 from harness.freezing.decide.promote import Decision, Request
 from harness.freezing.decide.recorded_times import read_population
 from harness.freezing.gates.candidate import Candidate, Gate
@@ -136,9 +136,22 @@ def test_what_the_population_needs_comes_into_the_set_and_goes_when_it_needs_it_
     # Times of the set as it is now: the one stays, and is not measured against itself.
     kept = make_record(tmp_path / "again.json", {100: {old: 10.0, entry["kernel"]: 7.0, OTHER: 9.99}})
     assert [(d.outcome, d.kernel) for d in run_population(tmp_path, candidates, kept)] == [("kept", entry["kernel"])]
-    gone = make_record(tmp_path / "gone.json", {100: {old: 10.0, entry["kernel"]: 10.0, OTHER: 5.0}})
+    gone = make_record(tmp_path / "gone.json", {100 + i: {old: 10.0, entry["kernel"]: 10.0, OTHER: 5.0} for i in range(LEAST_SHOWN)})
     found = {d.outcome: d.kernel for d in run_population(tmp_path, candidates, gone)}
     assert found["dropped"] == entry["kernel"] and [e["kernel"] for e in find_population(tmp_path)] == [found["promoted"]]
+
+
+@pytest.mark.parametrize(
+    ("shown", "others", "expected"), [(LEAST_SHOWN, 10.0, ["a"]), (LEAST_SHOWN - 1, 10.0, []), (LEAST_SHOWN, 10.5, [])]
+)
+def test_a_kernel_leaves_where_many_problems_show_that_it_may_and_none_that_it_may_not(
+    shown: int, others: float, expected: list[str]
+) -> None:
+    often = {str(i): {"base": 10.0, "a": 10.0} for i in range(shown - 1)} | {"seldom": {"base": others, "a": 10.0}}
+    far = {"far": {"base": 1.0, "a": 10.0}}
+    assert find_superfluous(often | far, {"base"}, {"a"}, ()) == expected
+    assert find_superfluous(often | far, {"slow"}, {"a", "base"}, ()) == (["a"] if expected else []), "of two alike one stays"
+    assert find_superfluous(often, {"slow"}, {"a"}, {"base"}) == expected, "what comes in counts"
 
 
 def make_survey(path: Path, rows: list[dict[str, Any]], codes: dict[str, str], op: str = "softmax") -> Path:

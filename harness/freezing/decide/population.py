@@ -24,6 +24,9 @@ from harness.spec import Problem
 ROLE = "population"
 # A kernel is worth its place where it makes the mean problem so much faster, or so many problems faster by a tenth.
 LEAST_GAIN, LEAST_RESCUED, RESCUED = 0.002, 2, 1.1
+# A kernel leaves the set where so many problems show that it may: it was near the fastest on them, and nowhere are others more than
+# nearly as fast now. A kernel for what is seldom drawn comes up too seldom to be judged by one draw, and is missed most there.
+LEAST_SHOWN, NEAR, NEARLY = 10, 1.1, 1.03
 # Evidence has the problems on which a kernel gains the most.
 _MAX_CONTESTS = 24
 
@@ -78,8 +81,27 @@ def _is_worth_it(pick: Pick) -> bool:
     return pick.gain >= LEAST_GAIN or sum(ratio >= RESCUED for _, ratio in pick.problems) >= LEAST_RESCUED
 
 
+def find_superfluous(times: Times, base: Collection[str], own: Collection[str], picked: Collection[str]) -> list[str]:
+    """Return which kernels of ``own`` a set of them, of ``base`` and of what was ``picked`` does as well without, as problems show."""
+    found: list[str] = []
+    for name in sorted(own):
+        before = (set(base) | set(own)) - {name}
+        now = (before | set(picked)) - set(found)
+        rows = [row for row in times.values() if name in row]
+        shown = sum(row[name] <= NEAR * _find_least(row, before) for row in rows)
+        if shown >= LEAST_SHOWN and all(_find_least(row, now) <= NEARLY * row[name] for row in rows):
+            found.append(name)
+    return found
+
+
+def _find_least(row: Mapping[str, float], names: Collection[str]) -> float:
+    return min((us for name, us in row.items() if name in names), default=math.inf)
+
+
 def find_needed(frozen: Index, arch: str, recording: Recording, variants: Collection[str]) -> tuple[list[Pick], list[Row]]:
     """Return what the population needs, of ``variants`` and of the population's kernels in the set, and the entries that it needs no more.
+
+    A kernel of the population that is none of the needed stays all the same where few problems say so (:func:`find_superfluous`).
 
     A variant that the set has in another role, with the code that was timed, is none.
     """
@@ -91,9 +113,9 @@ def find_needed(frozen: Index, arch: str, recording: Recording, variants: Collec
     known = {variant for variant, code in codes if recording.code_hashes.get(variant, code) == code}
     times = {p: {n: t.median_us for n, t in row.items()} for p, row in recording.times.items()}
     picks = cover(times, base, {e["kernel"] for e in own if e["kernel"] not in base} | (set(variants) - known))
-    timed = {n for row in times.values() for n in row}
     wanted = {pick.name for pick in picks}
-    return picks, [e for e in own if e["kernel"] in timed and e["kernel"] not in wanted]
+    superfluous = find_superfluous(times, base, {e["kernel"] for e in own} - base - wanted, wanted)
+    return picks, [e for e in own if e["kernel"] in superfluous]
 
 
 def promote_population(
