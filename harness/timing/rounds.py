@@ -9,8 +9,10 @@ import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from device.interface import Device
 from harness.model.roofline import find_floor
@@ -22,6 +24,7 @@ from harness.timing.placement import NUM_PLACES, Placements
 from harness.timing.results import check_floor
 from harness.timing.stats import TOO_SLOW
 from harness.timing.timer import Launch, Mode, Subject, Timer, Timing, TimingError
+from harness.verify.allocations import POISON_FINITE, POISON_NAN
 from harness.verify.inputs import make_inputs
 from harness.verify.reference import Expected, compute_expected
 
@@ -158,7 +161,7 @@ def _prepare_entries(timer: Timer, case: Placements, entries: Sequence[_Entry], 
     serving = [e for e in entries if not e.status]
     if serving:
         case.prepare(*(e.launchable for e in serving))
-        case.poison(0xFF)
+        case.poison(POISON_NAN)
     fastest_us = math.inf
     for entry in serving:
         with _own_failure(case, entry):
@@ -218,12 +221,14 @@ def judge_output(
     timer: Timer, case: Placements, subjects: Sequence[Subject], expected: Expected, *, with_error: bool
 ) -> tuple[str, float | None]:
     """Do what :func:`check_output` does; return also the largest error over the bound, None where it was not asked for or not written."""
-    case.poison(0xFF)
-    timer.run_batch([s for s in subjects for _ in range(case.num_places)])
-    outputs = case.read_outputs()
+    outputs, unwritten_by_name = _run_over(POISON_NAN, timer, case, subjects)
+    if any(unwritten.any() for unwritten in unwritten_by_name.values()):
+        # An integer may have the poison's value: what was not written holds another poison, too.
+        _, again = _run_over(POISON_FINITE, timer, case, subjects)
+        unwritten_by_name = {name: unwritten & again[name] for name, unwritten in unwritten_by_name.items()}
     # An update may round to the value that was there: what is updated in place is judged by its values alone.
     updated = {t.name for t in case.op.tensors if t.role is Role.INOUT}
-    for name, unwritten in case.find_unwritten(outputs).items():
+    for name, unwritten in unwritten_by_name.items():
         if unwritten.any() and name not in updated:
             return f"wrong after it was timed: {np.count_nonzero(unwritten)} elements of {name} were not written", None
     if with_error:
@@ -233,6 +238,16 @@ def judge_output(
     else:
         error, wrong = None, expected.find_wrong(outputs)
     return f"wrong after it was timed: {wrong}" if wrong else "", error
+
+
+def _run_over(
+    poison: int, timer: Timer, case: Placements, subjects: Sequence[Subject]
+) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[np.bool_]]]:
+    """Return the outputs of more samples over the poison, and which of their elements hold it."""
+    case.poison(poison)
+    timer.run_batch([s for s in subjects for _ in range(case.num_places)])
+    outputs = case.read_outputs()
+    return outputs, case.find_unwritten(outputs)
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ from harness.targets import find_target
 from harness.timing.batches import Mode
 from harness.timing.placement import NUM_PLACES, Placements
 from harness.timing.rounds import check_output, time_problem
-from harness.timing.timer import Timer, TimingPolicy
+from harness.timing.timer import Subject, Timer, TimingPolicy
 from harness.verify.inputs import make_inputs
 from harness.verify.reference import Expected
 from tests.harness.fake_device import FakeArray, FakeDevice, FakeInstruments
@@ -97,6 +97,38 @@ def test_what_is_updated_in_place_may_keep_its_value(role: Role, verdict: str) -
     assert check_output(timer, places, [], expected) == verdict
     outputs["Y"] = np.zeros(2, np.float32)
     assert check_output(timer, places, [], expected) == (verdict or "wrong after it was timed: values")
+
+
+class _IntegerPlaces:
+    """One output of three integers, and the poison it was filled with last."""
+
+    op = SimpleNamespace(tensors=[SimpleNamespace(name="Y", role=Role.OUTPUT)])
+    num_places = 1
+
+    def __init__(self) -> None:
+        self.memory, self.byte = np.zeros(3, np.int64), 0
+
+    def poison(self, byte: int) -> None:
+        self.byte = byte
+        self.memory.view(np.uint8).fill(byte)
+
+    def read_outputs(self) -> dict[str, Any]:
+        return {"Y": self.memory.copy()}
+
+    def find_unwritten(self, outputs: dict[str, Any]) -> dict[str, Any]:
+        return {"Y": (outputs["Y"].view(np.uint8).reshape(3, 8) == self.byte).all(axis=1)}
+
+
+@pytest.mark.parametrize(("first", "verdict"), [(0, ""), (1, "wrong after it was timed: 1 elements of Y were not written")])
+def test_an_integer_may_have_the_value_of_the_poison_unless_it_was_not_written(first: int, verdict: str) -> None:
+    places = _IntegerPlaces()
+
+    def launch(subjects: list[Subject]) -> None:
+        places.memory[first:] = [-1, 2, -1][first:]
+
+    timer = cast(Timer, SimpleNamespace(run_batch=launch))
+    expected = cast(Expected, SimpleNamespace(find_wrong=lambda found: ""))
+    assert check_output(timer, cast(Placements, places), [], expected) == verdict
 
 
 @pytest.mark.parametrize("give_up_beyond", [1.3, math.inf])
