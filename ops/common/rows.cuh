@@ -443,6 +443,72 @@ __device__ __forceinline__ int find_shift(const Element* row, int boundary) {
     return static_cast<int>((reinterpret_cast<std::uintptr_t>(row) & mask) / sizeof(Element));
 }
 
+// The part of rows of 16 bits that begin anywhere which is whole packs in every matrix, on 16-byte boundaries of the one that is written.
+// What lies in front of the first pack and behind the last, less than two packs each, are its edges: a lane of the group's last warp takes
+// an element of them, so that no warp has whole packs to access and parts of them too; each of fewer threads takes several
+// (find_edge()). Other matrices may have a skew, as in RowSpan.
+template <class Element, int kThreads, int kElems>
+struct InnerSpan {
+    static constexpr int kChunkElems = kPackElems<Element>, kChunks = kElems / kChunkElems, kMostEdge = kWarpSize / 2;
+    static constexpr int kEdges = kThreads < kWarpSize ? kWarpSize / kThreads : 1;
+
+    int rank, first, columns;  // of the first pack, and behind the last
+    int edge;                  // the column that the thread has beside its packs; below 0: none
+
+    template <int kMatrices>
+    __device__ __forceinline__ InnerSpan(int row_columns, int r, const Element* written, const Element* const (&rows)[kMatrices])
+        : rank(r), first((kChunkElems - find_shift(written, 16)) % kChunkElems) {
+        int most = row_columns - kChunkElems;  // where a whole pack begins at the latest
+        int skews = 0;
+#pragma unroll
+        for (int m = 0; m < kMatrices; ++m) {
+            const int skew = rows[m] == nullptr ? 0 : find_skew(rows[m]);
+            if (skew != 0) most = min(most, row_columns - 2 * kChunkElems + skew);
+            skews = max(skews, skew);
+        }
+        if (first < skews) first += kChunkElems;
+        columns = first + (most - first + kChunkElems) / kChunkElems * kChunkElems;
+        const int lane = rank - (kThreads - kWarpSize);
+        const int column = lane < kMostEdge ? lane : columns + lane - kMostEdge;
+        edge = lane < 0 || column >= (lane < kMostEdge ? first : row_columns) ? -1 : column;
+    }
+
+    // Edge 0 is `edge`, of a row of so many columns; below 0: none.
+    __device__ __forceinline__ int find_edge(int number, int row_columns) const {
+        if (number == 0) return edge;
+        const int lane = rank + kWarpSize - (number + 1) * kThreads;
+        const int column = lane < kMostEdge ? lane : columns + lane - kMostEdge;
+        return column >= (lane < kMostEdge ? first : row_columns) ? -1 : column;
+    }
+
+    __device__ __forceinline__ int find_column(int chunk, int i) const { return first + (chunk * kThreads + rank) * kChunkElems + i; }
+
+    __device__ __forceinline__ int find_skew(const Element* row) const { return find_shift(row + first, 16); }
+
+    // The thread's packs of a row as they lie in memory, with a skew in two halves, of which join() makes one: nothing is looked at before.
+    // Zeros past the last one, and of a row that is null.
+    __device__ __forceinline__ void load(const Element* row, int skew, uint4 (&words)[kChunks], uint4 (&next)[kChunks]) const {
+#pragma unroll
+        for (int chunk = 0; chunk < kChunks; ++chunk) {
+            const bool is_there = row != nullptr && find_column(chunk, 0) < columns;
+            const auto* const pack = reinterpret_cast<const uint4*>(row + (find_column(chunk, 0) - skew));
+            words[chunk] = next[chunk] = {0, 0, 0, 0};
+            if (is_there) words[chunk] = pack[0];
+            if (is_there && skew != 0) next[chunk] = pack[1];
+        }
+    }
+
+    __device__ __forceinline__ void join(int skew, uint4 (&words)[kChunks], const uint4 (&next)[kChunks]) const {
+        if (skew == 0) return;
+#pragma unroll
+        for (int chunk = 0; chunk < kChunks; ++chunk) words[chunk] = join_words(words[chunk], next[chunk], skew);
+    }
+
+    __device__ __forceinline__ void store(Element* row, int chunk, const Pack<Element>& pack) const {
+        store_pack_at_once(row + find_column(chunk, 0), pack);
+    }
+};
+
 // How rows are accessed: as whole packs on 16-byte boundaries, as packs from the boundary in front of a row on, or by elements.
 enum class Access { kWhole, kPacked, kByElement };
 

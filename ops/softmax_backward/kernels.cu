@@ -144,11 +144,79 @@ __device__ __forceinline__ void compute_kept(const SoftmaxBackwardParams& params
     if constexpr (Group::kBlocks > 1) group.leave();
 }
 
+// Calls visit(chunk, dy, y) for the packs of a row that the thread has, unpacked anew: their values would take twice the registers.
+template <class Element, class Span, int kChunks, class Visit>
+__device__ __forceinline__ void visit_packs(const Span& span, uint4 (&dy)[kChunks], uint4 (&y)[kChunks], const Visit& visit) {
+#pragma unroll
+    for (int chunk = 0; chunk < kChunks; ++chunk) {
+        if (span.find_column(chunk, 0) >= span.columns) continue;
+        forget(dy[chunk]);
+        forget(y[chunk]);
+        visit(chunk, unpack<Element>(dy[chunk]), unpack<Element>(y[chunk]));
+    }
+}
+
+// The same of rows of 16 bits that begin anywhere: nothing is looked at before all of a row's packs, and the elements in front of and
+// behind them, are on their way.
+template <class Element, class Group, int kElems>
+__device__ __forceinline__ void compute_edged(const SoftmaxBackwardParams& params) {
+    using Span = InnerSpan<Element, Group::kTotalThreads, kElems>;
+    __shared__ float partials[Group::kPartials];
+    Group group;
+    const Row<Element> row(params, group.find_source(params.rows));
+    const Element* const rows[2] = {row.dy, row.y};
+    const Span span(row.columns, group.rank, row.dx, rows);
+    const int dy_skew = span.find_skew(row.dy), y_skew = span.find_skew(row.y);
+    uint4 dy[Span::kChunks], y[Span::kChunks], next_dy[Span::kChunks], next_y[Span::kChunks];
+    span.load(row.dy, dy_skew, dy, next_dy);
+    span.load(row.y, y_skew, y, next_y);
+    int edges[Span::kEdges];
+    float edge_dy[Span::kEdges], edge_y[Span::kEdges];
+#pragma unroll
+    for (int e = 0; e < Span::kEdges; ++e) {
+        edges[e] = span.find_edge(e, row.columns);
+        edge_dy[e] = edges[e] < 0 ? 0.0f : to_float(row.dy[edges[e]]);
+        edge_y[e] = edges[e] < 0 ? 0.0f : to_float(row.y[edges[e]]);
+    }
+    span.join(dy_skew, dy, next_dy);
+    span.join(y_skew, y, next_y);
+    row.visit_kind([&](auto is_log) {
+        float sum = 0.0f;
+#pragma unroll
+        for (int e = 0; e < Span::kEdges; ++e) sum += row.find_term(edge_dy[e], edge_y[e], is_log);
+        visit_packs<Element>(span, dy, y, [&](int, const Pack<Element>& gradients, const Pack<Element>& results) {
+#pragma unroll
+            for (int i = 0; i < Span::kChunkElems; ++i) sum += row.find_term(gradients.values[i], results.values[i], is_log);
+        });
+        sum = group.reduce_sum(sum, partials);
+        if (group.row >= params.rows) return;
+        visit_packs<Element>(span, dy, y, [&](int chunk, Pack<Element> gradients, const Pack<Element>& results) {
+#pragma unroll
+            for (int i = 0; i < Span::kChunkElems; ++i) {
+                gradients.values[i] = row.find_result(gradients.values[i], results.values[i], sum, is_log);
+            }
+            span.store(row.dx, chunk, gradients);
+        });
+#pragma unroll
+        for (int e = 0; e < Span::kEdges; ++e) {
+            if (edges[e] >= 0) row.dx[edges[e]] = from_float<Element>(row.find_result(edge_dy[e], edge_y[e], sum, is_log));
+        }
+    });
+    if constexpr (Group::kBlocks > 1) group.leave();
+}
+
 // Blocks of a multiprocessor whose threads have registers for so many elements each, which 16-bit ones take half of: a branch for each
 // kind of result would take more. Where there are two or more, one's row is on its way in while another's is on its way out.
 template <class Element, int kElems>
 constexpr int count_resident(int threads) {
     const int resident = kElems <= 8 ? 2048 : kElems <= 16 || sizeof(Element) == 2 ? 1024 : 512;
+    return resident < threads ? 1 : resident / threads;
+}
+
+// The same where two halves of every pack are kept until they are joined.
+template <int kElems>
+constexpr int count_edged(int threads) {
+    const int resident = kElems <= 8 ? 1536 : kElems <= 16 ? 1024 : 512;
     return resident < threads ? 1 : resident / threads;
 }
 
@@ -159,11 +227,23 @@ __global__ void __launch_bounds__(kThreads* kRows, count_resident<Element, kElem
     compute_kept<Element, RowGroup<kThreads, kRows>, kElems, kAccess>(params);
 }
 
+template <class Element, int kThreads, int kRows, int kElems>
+__global__ void __launch_bounds__(kThreads* kRows, count_edged<kElems>(kThreads* kRows))
+    softmax_backward_edged(const SoftmaxBackwardParams params) {
+    compute_edged<Element, RowGroup<kThreads, kRows>, kElems>(params);
+}
+
 // A cluster of blocks per row: Team is RowTeam.
 template <class Element, class Team, int kElems, Access kAccess>
 __global__ void __launch_bounds__(Team::kBlockThreads, kElems > 16 ? 1 : Team::kResident)
     softmax_backward_team(const SoftmaxBackwardParams params) {
     compute_kept<Element, Team, kElems, kAccess>(params);
+}
+
+template <class Element, class Team, int kElems>
+__global__ void __launch_bounds__(Team::kBlockThreads, count_edged<kElems>(Team::kBlockThreads))
+    softmax_backward_team_edged(const SoftmaxBackwardParams params) {
+    compute_edged<Element, Team, kElems>(params);
 }
 
 }  // namespace aicf::softmax_backward

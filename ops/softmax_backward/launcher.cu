@@ -22,6 +22,15 @@ AicfStatus choose_access(const Params& p, const Launch& launch) {
                                                                              lie_alike, launch);
 }
 
+// So many columns pay for the elements at a row's ends that are accessed one by one.
+inline constexpr int kLeastEdged = 64;
+
+// Rows of 16 bits that begin anywhere, where a thread has registers for two halves of every pack.
+template <class Element, int kRowThreads, int kElems>
+constexpr bool may_have_edges(Access access) {
+    return sizeof(Element) == 2 && access != Access::kWhole && kRowThreads >= 8 && kRowThreads * kElems < 1024 * 32;
+}
+
 template <class Element>
 struct naive {
     static AicfStatus launch(const Params& params, cudaStream_t stream) {
@@ -54,7 +63,10 @@ struct row_in_registers {
     static AicfStatus launch(const Params& params, cudaStream_t stream) {
         constexpr int kRows = kTunables.rows, kElems = kTunables.elems;
         return choose_access<Element, kThreads * kElems>(params, [&](auto access) {
-            const auto kernel = softmax_backward_registers<Element, kThreads, kRows, kElems, access.value>;
+            auto kernel = softmax_backward_registers<Element, kThreads, kRows, kElems, access.value>;
+            if constexpr (may_have_edges<Element, kThreads, kElems>(access.value)) {
+                if (params.columns >= kLeastEdged) kernel = softmax_backward_edged<Element, kThreads, kRows, kElems>;
+            }
             return launch_kernel(kernel, divide_up(params.rows, kRows), kThreads * kRows, 0, stream, params);
         });
     }
@@ -66,7 +78,10 @@ struct row_in_team {
         using Team = RowTeam<t.threads, t.team>;
         constexpr int kElems = t.elems;
         return choose_access<Element, Team::kTotalThreads * kElems>(params, [&](auto access) {
-            const auto kernel = softmax_backward_team<Element, Team, kElems, access.value>;
+            auto kernel = softmax_backward_team<Element, Team, kElems, access.value>;
+            if constexpr (may_have_edges<Element, kThreads, kElems>(access.value)) {
+                if (params.columns >= kLeastEdged) kernel = softmax_backward_team_edged<Element, Team, kElems>;
+            }
             return launch_early(kernel, static_cast<unsigned>(params.rows * Team::kBlocks), kThreads, 0, Team::kBlocks, stream, params);
         });
     }
