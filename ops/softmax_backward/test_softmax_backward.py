@@ -22,8 +22,8 @@ UNDER_TEST = OpUnderTest(Path(__file__).parent)
 OP = UNDER_TEST.op
 VARIANTS = {k.name: k.bind(k.variants[-1]) for k in OP.kernels}
 VARIANTS["row_in_team"] = OP.find_kernel("row_in_team").bind(OP.find_kernel("row_in_team").variants[0])
-# Groups of a few lanes.
-VARIANTS["short_rows"] = OP.find_kernel("row_in_registers").bind({"threads": 4, "rows": 32, "elems": 16})
+# Groups of a few lanes, each with several elements of what lies around whole packs.
+VARIANTS["short_rows"] = OP.find_kernel("row_in_registers").bind({"threads": 8, "rows": 16, "elems": 32})
 # Those of fp32 too, in which what the tests draw has no rounding.
 FLOAT_KERNELS = [k for k in VARIANTS if k != "half_row_in_team"]
 CLUSTERS = ("cluster_passes", "row_in_team", "half_row_in_team")
