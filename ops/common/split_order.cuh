@@ -83,12 +83,12 @@ inline std::int64_t count_longest_steps(const SplitGrid& grid, JoinCost cost) {
     return whole_steps + dealt + dealt * cost.percent / 100 + cost.steps + kTileSteps;
 }
 
-// The time of a step of k of a tile of so many columns, in products. To bring a row or a column of a tile takes as long as kBringing
-// products of it: on an H200, 770 TFLOP/s of 16-bit floats beside 12 TB/s from L2 to shared memory.
+// The cycles of a step of k of a tile of so many columns: those of its products, or of shared memory, which takes in its rows and columns
+// and hands each block of 64 rows, and all columns for it, to the tensor cores.
 template <class T>
-constexpr std::int64_t weigh_step(int columns) {
-    constexpr int kBringing = 64;
-    return std::max(T::bm * columns, kBringing * (T::bm / T::clustern + columns / T::clusterm));
+constexpr std::int64_t count_step_cycles(int columns) {
+    constexpr int kBlocks = T::bm / 64;
+    return std::max(2 * kBlocks * columns, 128 * kBlocks + (kBlocks + 1) * columns);
 }
 
 // The grid whose tiles' columns take the least time: those that divide D's evenly, and leave the last wave of clusters full.
@@ -98,7 +98,7 @@ inline EvenSplitGrid split_evenly(std::int64_t m, std::int64_t n, std::int64_t k
     std::int64_t least = INT64_MAX;
     for (int columns = T::bn; columns >= T::least_columns; columns -= T::column_step) {
         const SplitGrid grid = split_tile_grid(make_tile_grid<T>(m, n, k, columns), num_clusters, cost, least_steps);
-        const std::int64_t time = count_longest_steps(grid, cost) * weigh_step<T>(columns);
+        const std::int64_t time = count_longest_steps(grid, cost) * count_step_cycles<T>(columns);
         if (time >= least) continue;
         least = time;
         static_cast<SplitGrid&>(best) = grid;

@@ -83,7 +83,12 @@ struct GroupProduct;
 #define AICF_SUMS_96(i) AICF_SUMS_92(i), AICF_SUMS_4(i + 92)
 #define AICF_SUMS_100(i) AICF_SUMS_96(i), AICF_SUMS_4(i + 96)
 #define AICF_SUMS_104(i) AICF_SUMS_100(i), AICF_SUMS_4(i + 100)
-#define AICF_SUMS_128(i) AICF_SUMS_104(i), AICF_SUMS_24(i + 104)
+#define AICF_SUMS_108(i) AICF_SUMS_104(i), AICF_SUMS_4(i + 104)
+#define AICF_SUMS_112(i) AICF_SUMS_108(i), AICF_SUMS_4(i + 108)
+#define AICF_SUMS_116(i) AICF_SUMS_112(i), AICF_SUMS_4(i + 112)
+#define AICF_SUMS_120(i) AICF_SUMS_116(i), AICF_SUMS_4(i + 116)
+#define AICF_SUMS_124(i) AICF_SUMS_120(i), AICF_SUMS_4(i + 120)
+#define AICF_SUMS_128(i) AICF_SUMS_124(i), AICF_SUMS_4(i + 124)
 #define AICF_NAMES_4 "%0, %1, %2, %3"
 #define AICF_NAMES_8 AICF_NAMES_4 ", %4, %5, %6, %7"
 #define AICF_NAMES_12 AICF_NAMES_8 ", %8, %9, %10, %11"
@@ -110,8 +115,12 @@ struct GroupProduct;
 #define AICF_NAMES_96 AICF_NAMES_92 ", %92, %93, %94, %95"
 #define AICF_NAMES_100 AICF_NAMES_96 ", %96, %97, %98, %99"
 #define AICF_NAMES_104 AICF_NAMES_100 ", %100, %101, %102, %103"
-#define AICF_NAMES_128 AICF_NAMES_104 ", " \
-    "%104, %105, %106, %107, %108, %109, %110, %111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+#define AICF_NAMES_108 AICF_NAMES_104 ", %104, %105, %106, %107"
+#define AICF_NAMES_112 AICF_NAMES_108 ", %108, %109, %110, %111"
+#define AICF_NAMES_116 AICF_NAMES_112 ", %112, %113, %114, %115"
+#define AICF_NAMES_120 AICF_NAMES_116 ", %116, %117, %118, %119"
+#define AICF_NAMES_124 AICF_NAMES_120 ", %120, %121, %122, %123"
+#define AICF_NAMES_128 AICF_NAMES_124 ", %124, %125, %126, %127"
 
 #define AICF_GROUP_PRODUCT(ELEMENT, TYPE, SUMS, N, A, B, KEEP, TRANSPOSED_A, TRANSPOSED_B)                                            \
     template <bool kTransposedA, bool kTransposedB>                                                                                  \
@@ -167,6 +176,11 @@ AICF_GROUP_PRODUCTS(92, "184", "92", "93", "94", "95", "96")
 AICF_GROUP_PRODUCTS(96, "192", "96", "97", "98", "99", "100")
 AICF_GROUP_PRODUCTS(100, "200", "100", "101", "102", "103", "104")
 AICF_GROUP_PRODUCTS(104, "208", "104", "105", "106", "107", "108")
+AICF_GROUP_PRODUCTS(108, "216", "108", "109", "110", "111", "112")
+AICF_GROUP_PRODUCTS(112, "224", "112", "113", "114", "115", "116")
+AICF_GROUP_PRODUCTS(116, "232", "116", "117", "118", "119", "120")
+AICF_GROUP_PRODUCTS(120, "240", "120", "121", "122", "123", "124")
+AICF_GROUP_PRODUCTS(124, "248", "124", "125", "126", "127", "128")
 AICF_GROUP_PRODUCTS(128, "256", "128", "129", "130", "131", "132")
 
 #undef AICF_GROUP_PRODUCTS
@@ -198,6 +212,11 @@ AICF_GROUP_PRODUCTS(128, "256", "128", "129", "130", "131", "132")
 #undef AICF_NAMES_96
 #undef AICF_NAMES_100
 #undef AICF_NAMES_104
+#undef AICF_NAMES_108
+#undef AICF_NAMES_112
+#undef AICF_NAMES_116
+#undef AICF_NAMES_120
+#undef AICF_NAMES_124
 #undef AICF_NAMES_128
 #undef AICF_SUMS_4
 #undef AICF_SUMS_8
@@ -225,6 +244,11 @@ AICF_GROUP_PRODUCTS(128, "256", "128", "129", "130", "131", "132")
 #undef AICF_SUMS_96
 #undef AICF_SUMS_100
 #undef AICF_SUMS_104
+#undef AICF_SUMS_108
+#undef AICF_SUMS_112
+#undef AICF_SUMS_116
+#undef AICF_SUMS_120
+#undef AICF_SUMS_124
 #undef AICF_SUMS_128
 // clang-format on
 
