@@ -44,6 +44,16 @@ __global__ void pass_gradients(const float* gradients, const float* x, float* pa
 using SplitTunables = WgmmaTunables<128, 64, 2, 1, 1, 0, 4, 2, 0>;
 inline constexpr int kMaxWorks = 64;
 
+// Tiles of 128 rows and up to 112 columns, or up to 208.
+template <int kColumns>
+using EvenTiles = EvenTunables<WgmmaTunables<128, kColumns, 2, 1, 1, 0, 4, 2, 0>>;
+
+__global__ void tell_grid(const EvenSplitGrid grid, int* told) {
+    told[0] = grid.columns;
+    told[1] = grid.num_tiles;
+    told[2] = grid.num_split;
+}
+
 __global__ void list_works(const SplitGrid grid, int4* works) {
     if (threadIdx.x > 0) return;
     int4* next = works + blockIdx.x * kMaxWorks;
@@ -201,6 +211,13 @@ int run_works(int m, int n, int k, int num_clusters, int* works) {
     const SplitGrid grid = split_tile_grid(make_tile_grid<SplitTunables>(m, n, k), num_clusters);
     const int num_blocks = grid.num_split > 0 ? num_clusters : std::min(grid.num_tiles, num_clusters);
     list_works<<<num_blocks, 32>>>(grid, reinterpret_cast<int4*>(works));
+    return 0;
+}
+
+int run_evenly(int m, int n, int k, int num_clusters, int is_wide, int* told) {
+    constexpr JoinCost kCost = {16, 30};
+    const auto split = is_wide ? split_evenly<EvenTiles<208>> : split_evenly<EvenTiles<112>>;
+    tell_grid<<<1, 1>>>(split(m, n, k, num_clusters, kCost, 1), told);
     return 0;
 }
 

@@ -166,6 +166,25 @@ def test_dealt_out_steps_are_all_steps_once(kernels: Kernels, m: int, n: int, k:
         assert max(shares) - min(shares) <= 1
 
 
+# On 132 multiprocessors, of D's columns.
+@pytest.mark.parametrize(
+    ("m", "n", "k", "is_wide", "columns", "tiles"),
+    [
+        (6144, 261, 2560, 1, 136, 96),  # as few tiles, without padding
+        (1024, 1285, 6144, 0, 88, 120),  # more and smaller ones in the one wave
+        (12288, 7615, 2560, 1, 208, 3552),  # many waves: what a step's rows cost is had for the most columns
+        (128, 40, 640, 0, 56, 1),  # the main loop has no fewer
+        (128, 112, 640, 0, 56, 2),  # two multiprocessors take half as long
+        (16896, 112, 640, 0, 112, 132),
+    ],
+)
+def test_tiles_have_the_columns_that_take_the_least_time(
+    kernels: Kernels, m: int, n: int, k: int, is_wide: int, columns: int, tiles: int
+) -> None:
+    results, reports = kernels.run("evenly", m, n, k, 132, is_wide, np.zeros(3, np.int32))
+    assert not reports and results[0].tolist() == [columns, tiles, 0]
+
+
 @pytest.mark.parametrize("is_transposed", [0, 1])
 def test_warp_fragments(kernels: Kernels, is_transposed: int) -> None:
     a, b = _draw(16, 16), _draw(16, 16)[::-1]
