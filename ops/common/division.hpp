@@ -32,4 +32,20 @@ inline Divisor make_divisor(std::int64_t divisor) {
     return {static_cast<std::uint32_t>(divisor), static_cast<std::uint32_t>((power + d - 1) / d), shift};
 }
 
+// The same without an exception for a divisor of 1: twice the value is multiplied, by half of 2^32 there.
+struct WideDivisor {
+    std::uint32_t multiplier;
+    std::uint32_t shift;
+
+#ifdef __CUDACC__
+    __device__ __forceinline__ std::uint32_t divide(std::uint32_t value) const { return __umulhi(2 * value, multiplier) >> shift; }
+#endif
+};
+
+inline WideDivisor make_wide_divisor(std::int64_t divisor) {
+    if (divisor == 1) return {0x80000000u, 0};
+    const Divisor narrow = make_divisor(divisor);
+    return {narrow.multiplier, narrow.shift + 1};
+}
+
 }  // namespace aicf

@@ -4,7 +4,8 @@
 // |------------|----------------------------------------------------------------------------------------------|
 // | naive      | a thread per element                                                                         |
 // | row_groups | a group of threads per row, which reads its index once; 16 bytes an access, 4 in flight      |
-// | flat       | accesses are numbered across rows, as wide as rows allow; a thread has several under way     |
+// | flat       | accesses are numbered across rows, as wide as rows allow; a thread has several under way.    |
+// |            | Many narrow ones that fill a y without gaps are stored by 16 bytes, across the ends of rows  |
 #include <cstdint>
 
 #include "common/division.hpp"
@@ -26,7 +27,8 @@ __global__ void __launch_bounds__(kThreads) embedding_naive(const EmbeddingParam
     static_cast<Word*>(p.y)[i * p.ldy + j] = row < 0 ? static_cast<Word>(kNanWord) : static_cast<const Word*>(p.table)[row * p.ldtable + j];
 }
 
-// Copies `count` words, or fills with NaN where there is no source, by the thread of this rank among kThreads.
+// Copies `count` words, or fills with NaN where there is no source, by the thread of this rank among kThreads. What is left behind whole
+// parts is under way together as well: one by one, each would wait for the store of the one before.
 template <int kThreads, class Word>
 __device__ __forceinline__ void copy_row(Word* target, const Word* source, std::int64_t count, int rank, Word fill) {
     constexpr int kInFlight = 4;
@@ -38,7 +40,15 @@ __device__ __forceinline__ void copy_row(Word* target, const Word* source, std::
 #pragma unroll
         for (int u = 0; u < kInFlight; ++u) target[k + u * kThreads] = loaded[u];
     }
-    for (; k < count; k += kThreads) target[k] = source == nullptr ? fill : source[k];
+    for (; k < count; k += kInFlight * kThreads) {
+        Word loaded[kInFlight];
+#pragma unroll
+        for (int u = 0; u < kInFlight; ++u) loaded[u] = source != nullptr && k + u * kThreads < count ? source[k + u * kThreads] : fill;
+#pragma unroll
+        for (int u = 0; u < kInFlight; ++u) {
+            if (k + u * kThreads < count) target[k + u * kThreads] = loaded[u];
+        }
+    }
 }
 
 // kThreads threads per row, kRows rows per block. Whole packs are copied where the rows of both start on 16-byte boundaries, and what is
@@ -57,16 +67,39 @@ __global__ void __launch_bounds__(kThreads* kRows) embedding_row_groups(const Em
     copy_row<kThreads>(target + done, source == nullptr ? nullptr : source + done, p.width - done, group.rank, static_cast<Word>(kNanWord));
 }
 
-// y and table in accesses of one width, which may be that of several elements. Rows are told apart by a multiplication where all accesses
-// are fewer than 2^31.
+// y and table in accesses of one width, which may be that of several elements. All that a kernel needs is here, in the order of its use: a
+// short launch waits for its parameters. Number is uint32 where 32 bits hold all of these numbers; rows are told apart by a multiplication
+// then.
+template <class Number>
 struct FlatRows {
-    std::int64_t accesses, total;  // of a row, of y
-    std::int64_t ldtable, ldy;
-    Divisor divisor;
-    bool is_small;
+    Number total, accesses;  // of y, of a row
+    WideDivisor divisor;     // accesses
+    const void* indices;
+    std::uint64_t vocabulary;
+    const void* table;
+    Number ldtable;
+    Number gap;  // between rows of y
+    void* y;
+    std::int32_t* status;
 
-    __device__ __forceinline__ std::int64_t find_row(std::int64_t number) const {
-        return is_small ? divisor.divide(static_cast<int>(number)) : number / accesses;
+    __device__ __forceinline__ Number find_row(Number number) const {
+        if constexpr (sizeof(Number) == 4) {
+            return divisor.divide(number);
+        } else {
+            return number / accesses;
+        }
+    }
+
+    // Negative ones are large here. To be reported where it is false.
+    template <class Index>
+    __device__ __forceinline__ bool has(Index index) const {
+        return static_cast<std::uint64_t>(static_cast<std::int64_t>(index)) < vocabulary;
+    }
+
+    // Of an index that the table has.
+    template <class Access, class Index>
+    __device__ __forceinline__ const Access* find_source(Index index) const {
+        return static_cast<const Access*>(table) + static_cast<std::uint64_t>(static_cast<Number>(index)) * ldtable;
     }
 };
 
@@ -89,34 +122,80 @@ __device__ __forceinline__ uint4 fill_nan() {
     return {kNanWord, kNanWord, kNanWord, kNanWord};
 }
 
-// kItems accesses a thread, a block's width apart: all of its indices are under way together, then all of its loads.
-template <class Access, class Index, int kThreads, int kItems>
-__global__ void __launch_bounds__(kThreads) embedding_flat(const EmbeddingParams p, const FlatRows rows) {
-    const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * (kThreads * kItems) + threadIdx.x;
-    const auto* const table = static_cast<const Access*>(p.table);
-    std::int64_t found[kItems], places[kItems], sources[kItems];
+// kItems accesses a thread, a block's width apart: all of its indices are under way together, then all of its loads. Wrong indices are
+// reported last, out of the way of those that are right.
+template <class Access, class Index, class Number, int kThreads, int kItems>
+__global__ void __launch_bounds__(kThreads) embedding_flat(const FlatRows<Number> p) {
+    const Number first = static_cast<Number>(blockIdx.x) * (kThreads * kItems) + threadIdx.x;
+    if (first >= p.total) return;
+    Number rows[kItems];
+    Index found[kItems];
     Access loaded[kItems];
+    bool is_right[kItems];
 #pragma unroll
     for (int u = 0; u < kItems; ++u) {
-        const std::int64_t number = first + u * kThreads;
-        found[u] = number < rows.total ? static_cast<std::int64_t>(static_cast<const Index*>(p.indices)[rows.find_row(number)]) : 0;
+        rows[u] = p.find_row(first + u * kThreads);
+        found[u] = first + u * kThreads < p.total ? static_cast<const Index*>(p.indices)[rows[u]] : Index{0};
     }
 #pragma unroll
     for (int u = 0; u < kItems; ++u) {
-        const std::int64_t number = first + u * kThreads;
-        places[u] = sources[u] = -1;
-        if (number >= rows.total) continue;
-        const std::int64_t row = rows.find_row(number), column = number - row * rows.accesses;
-        const std::int64_t source = check_index(found[u], p.vocabulary, column == 0, p.status);
-        places[u] = row * rows.ldy + column;
-        if (source >= 0) sources[u] = source * rows.ldtable + column;
+        const Number number = first + u * kThreads;
+        is_right[u] = p.has(found[u]);
+        loaded[u] = fill_nan<Access>();
+        if (is_right[u] && number < p.total) loaded[u] = p.template find_source<Access>(found[u])[number - rows[u] * p.accesses];
     }
-#pragma unroll
-    for (int u = 0; u < kItems; ++u) loaded[u] = sources[u] < 0 ? fill_nan<Access>() : table[sources[u]];
 #pragma unroll
     for (int u = 0; u < kItems; ++u) {
-        if (places[u] >= 0) static_cast<Access*>(p.y)[places[u]] = loaded[u];
+        const Number number = first + u * kThreads;
+        if (number < p.total) static_cast<Access*>(p.y)[number + static_cast<std::uint64_t>(rows[u]) * p.gap] = loaded[u];
     }
+#pragma unroll
+    for (int u = 0; u < kItems; ++u) {
+        if (!is_right[u]) check_index(found[u], p.vocabulary, first + u * kThreads == rows[u] * p.accesses, p.status);
+    }
+}
+
+template <class Word>
+__device__ __forceinline__ uint4 join_words(const Word* words) {
+    if constexpr (sizeof(Word) == 4) {
+        return {words[0], words[1], words[2], words[3]};
+    } else {
+        const auto join = [&](int i) { return words[i] | static_cast<std::uint32_t>(words[i + 1]) << 16; };
+        return {join(0), join(2), join(4), join(6)};
+    }
+}
+
+// A pack of 16 bytes of a y without gaps a thread, from the row that it begins in and the next one: rows have a pack's words at least. The
+// table's rows begin anywhere: each word is a load, and all of them are under way together.
+template <class Word, class Index, int kThreads>
+__global__ void __launch_bounds__(kThreads) embedding_dense_packs(const FlatRows<std::uint32_t> p) {
+    constexpr std::uint32_t kWords = 16 / sizeof(Word);
+    const std::uint32_t number = (blockIdx.x * kThreads + threadIdx.x) * kWords;
+    if (number >= p.total) return;
+    const std::uint32_t row = p.find_row(number), column = number - row * p.accesses;
+    const std::uint32_t left = p.accesses - column, valid = p.total - number;  // words to the ends of row and y
+    const auto* const indices = static_cast<const Index*>(p.indices) + row;
+    const bool has_next = left < kWords && left < valid;
+    const Index index = indices[0], next = has_next ? indices[1] : Index{0};
+    const bool is_right = p.has(index), is_next_right = p.has(next);
+    const Word* const source = p.template find_source<Word>(index) + column;
+    const Word* const next_source = p.template find_source<Word>(next) - left;
+    Word* const target = static_cast<Word*>(p.y) + number;
+    if (__builtin_expect(is_right && is_next_right && valid >= kWords, 1)) {
+        Word words[kWords];
+#pragma unroll
+        for (std::uint32_t i = 0; i < kWords; ++i) words[i] = (i < left ? source : next_source)[i];
+        *reinterpret_cast<uint4*>(target) = join_words(words);
+        return;
+    }
+#pragma unroll 1
+    for (std::uint32_t i = 0; i < kWords && i < valid; ++i) {
+        const bool is_first = i < left;
+        target[i] = fill_nan<Word>();
+        if (is_first ? is_right : is_next_right) target[i] = (is_first ? source : next_source)[i];
+    }
+    if (!is_right) check_index(index, p.vocabulary, column == 0, p.status);
+    if (!is_next_right) check_index(next, p.vocabulary, true, p.status);
 }
 
 }  // namespace aicf::embedding

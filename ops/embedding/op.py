@@ -123,7 +123,7 @@ KERNELS = (
     ),
     Kernel(
         "flat",
-        "accesses are numbered across rows, as wide as rows allow; a thread has several under way",
+        "accesses are numbered across rows, as wide as rows allow, or across the ends of narrow ones; a thread has several under way",
         (THREADS, ITEMS),
         (),
         ({"threads": 128, "items": 1}, {"threads": 256, "items": 1}, {"threads": 256, "items": 2}, {"threads": 256, "items": 4}),
@@ -139,15 +139,21 @@ _PACK = 8
 _HAS_PACKS = (Count({"width": 1}, multiple=_PACK), Rows("table", 16, _PACK), Rows("y", 16, _PACK))
 # Threads that 132 multiprocessors hold.
 _WAVE = 132 * 2048
+# So many elements in rows that begin anywhere have a thread each.
+_FEW_LOOSE = 2 * _WAVE
 # A warp has work for a row of so many packs.
 _WARP_PACKS = 64
 
 
 def choose(problem: Problem) -> Choice:
-    """Return a group of threads per row where rows begin anywhere, or are long and many; else accesses numbered across rows."""
+    """Return a group of threads per row where rows are long and many, or narrow with gaps between them; else accesses across rows."""
     groups, flat = KERNELS[1:3]
     count, width = problem.sizes["count"], problem.sizes["width"]
     if not OP.meets(_HAS_PACKS, problem):
+        if count * width <= _FEW_LOOSE:
+            return Choice(flat.bind({"threads": 128, "items": 1}), "all elements fit two waves of threads")
+        if width <= _NARROW and not problem.padding.get("y", 0):
+            return Choice(flat.bind({"threads": 256, "items": 2}), "narrow rows are stored by 16 bytes across their ends")
         threads = 8 if width <= _NARROW else 32
         return Choice(groups.bind({"threads": threads, "rows": 128 // threads}), "rows begin anywhere: an index is read once for a row")
     row_packs = width * ITEM_BYTES[_get(problem, "dtype")] // 16
@@ -175,6 +181,9 @@ PROBLEMS = (
     _problem("verify", 700, 3, 5, "bfloat16", table=8),
     _problem("verify", 50, 20, 66),
     _problem("verify", 31, 9, 6, "float16"),
+    # Narrow rows that fill y, stored by packs across their ends.
+    _problem("verify", 1130, 7, 61),
+    _problem("verify", 2300, 9, 31, "bfloat16", "int32", table=1),
     _problem("emulated", 1024, 4096, 512, "bfloat16"),
     _problem("bench sweep", 16384, 50257, 768, "bfloat16"),
     _problem("bench sweep", 65536, 128256, 4096, "bfloat16"),
@@ -190,6 +199,8 @@ PROBLEMS = (
     _problem("bench", 30000, 2000, 523, y=3),
     _problem("bench", 50000, 9000, 777, "bfloat16", "int32"),
     _problem("bench", 250000, 3000, 37, "float16", table=1),
+    _problem("bench", 300000, 1000, 30, "bfloat16", table=8),
+    _problem("bench", 60, 1000, 51, "bfloat16"),
     _problem("bench", 100000, 100000, 13),
 )
 
@@ -222,6 +233,7 @@ OP = Op(
             {
                 "whole_small": (*_HAS_PACKS, Count({"count": 1, "width": 1}, max=_FEW_ELEMS)),
                 "whole": _HAS_PACKS,
+                "loose_small": (Count({"count": 1, "width": 1}, max=_FEW_LOOSE),),
                 "loose_narrow": (Count({"width": 1}, max=_NARROW),),
                 "loose": (),
             },

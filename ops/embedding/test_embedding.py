@@ -130,10 +130,13 @@ def test_what_is_timed_has_no_wrong_index_and_what_is_proved_has() -> None:
     [
         (2361, 512, 0, "flat/threads128_items1"),
         (2361, 512, 1, "row_groups/threads32_rows4"),
-        (2361, 37, 0, "row_groups/threads8_rows16"),
+        (1000, 512, 1, "flat/threads128_items1"),
+        (2361, 37, 0, "flat/threads128_items1"),
+        (23610, 37, 0, "flat/threads256_items2"),
+        (23610, 37, 1, "row_groups/threads8_rows16"),
         (32095, 4096, 0, "row_groups/threads32_rows4"),
         (1 << 20, 16, 0, "flat/threads256_items2"),
-        (1, 1, 0, "row_groups/threads8_rows16"),
+        (1, 1, 0, "flat/threads128_items1"),
     ],
 )
 def test_what_is_chosen_follows_from_where_rows_begin_and_how_many_accesses_there_are(
