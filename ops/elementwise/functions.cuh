@@ -39,10 +39,11 @@ __device__ __forceinline__ float find_gelu_slope(float x) {
     return fmaf(0.3989422804014327f * x, expf(-0.5f * x * x), 0.5f * erfcf(-0.7071067811865476f * x));
 }
 
-// s + x s (1 - s) t', with s = sigmoid(t). 1 - s is sigmoid(-t), without cancellation.
+// s + x s (1 - s) t', with s = sigmoid(t). Of s and 1 - s one is 1 / (1 + q), the other q / (1 + q), with q = e^-|t|: without cancellation,
+// by one exponential and one quotient.
 __device__ __forceinline__ float find_gated_slope(float x, float t, float slope_of_t) {
-    const float s = sigmoid(t);
-    return fmaf(x * s * slope_of_t, sigmoid(-t), s);
+    const float q = expf(-fabsf(t)), larger = __fdividef(1.0f, 1.0f + q), smaller = q * larger;
+    return fmaf(x * smaller * slope_of_t, larger, t < 0.0f ? smaller : larger);
 }
 
 __device__ __forceinline__ float find_silu_slope(float x) { return find_gated_slope(x, x, 1.0f); }

@@ -6,8 +6,11 @@
 // | vectorised | 16 bytes of the first input per thread; arrays without gaps are one long row      | 16 bytes an access    |
 // | streamed   | threads load several packs before they use one, and blocks go on to the next ones | 16 bytes, in flight   |
 //
-// Every element of a chain is read before any of it is written, by the same thread. Where an array has few packs for each multiprocessor,
-// `streamed` has blocks of 64 threads: by large ones a few multiprocessors would move all of it.
+// Every element of a chain is read before any of it is written, by the same thread.
+//
+// `streamed` has three more ways. An array of few packs has a pack a thread, and of very few, blocks of 64 threads: by more and larger ones
+// a few multiprocessors would move all of it, or some much more than others. Where it is one long row besides, nothing is left of strides
+// and divisions. Wide rows that begin anywhere are cut into segments, each of a warp: it finds its row once, and its lanes take neighbours.
 //
 // Index is uint32 where elements and strides are below 2^31: a quotient is a multiplication then, and the code a third as long, which is
 // what a launch of a few microseconds waits for.
@@ -274,16 +277,103 @@ struct Piece {
     }
 };
 
-// kWidth is as many elements as 16 bytes of the first input hold where all rows are aligned, else 1.
+// kWidth is as many elements as 16 bytes of the first input hold where all rows are aligned, else 1. Blocks have at most kThreads threads.
 template <class Chain, class Generic, int kThreads, int kWidth, bool kIsLoose, class Index>
 __global__ void __launch_bounds__(kThreads) elementwise_vectorised(const Arrays<Chain, Index> arrays, const Split<Index> split) {
-    const Index pack = static_cast<Index>(blockIdx.x) * kThreads + threadIdx.x;
+    const Index pack = static_cast<Index>(blockIdx.x) * blockDim.x + threadIdx.x;
     if (pack >= split.num_packs) return;
     Piece<Chain, Generic, kWidth, kIsLoose, Index> piece;
     piece.locate(split, pack);
     if (!piece.is_whole(arrays)) return piece.finish(arrays);
     piece.load(arrays);
     piece.compute(arrays);
+}
+
+// The same for one row, by blocks of at most kThreads threads: a pack's place is its number.
+template <class Chain, class Generic, int kThreads, int kWidth>
+__global__ void __launch_bounds__(kThreads) elementwise_one_row(const Arrays<Chain, std::uint32_t> arrays) {
+    Piece<Chain, Generic, kWidth, false, std::uint32_t> piece;
+    piece.row = 0;
+    piece.column = (blockIdx.x * blockDim.x + threadIdx.x) * kWidth;
+    if (piece.column >= arrays.columns) return;
+    if (!piece.is_whole(arrays)) return piece.finish(arrays);
+    piece.load(arrays);
+    piece.compute(arrays);
+}
+
+inline constexpr int kLanes = 32;
+
+// Rows cut into segments, each of a warp whose lanes have every 32nd element of it.
+struct Segments {
+    std::uint32_t count, of_row, columns;
+    WideDivisor divisor;  // of_row
+};
+
+// An element of each of kSteps places that lie kLanes apart: their inputs as they lie in memory. A value per row, or in all, is there once.
+template <class Chain, class Generic, int kSteps>
+struct Strand {
+    using Operands = Arrays<Chain, std::uint32_t>;
+
+    std::uint32_t row, column;
+    int left;  // elements of the segment from the first place on; none where it is not positive
+    std::uint32_t in[kNumInputs<Chain>][kSteps];
+
+    template <int kInput>
+    static constexpr int kValues =
+        Chain::kInputs[kInput].extent == Extent::kFull || Chain::kInputs[kInput].extent == Extent::kColumns ? kSteps : 1;
+
+    __device__ __forceinline__ void locate(const Operands& arrays, const Segments& segments, std::uint32_t segment, std::uint32_t lane) {
+        row = segments.divisor.divide(segment);
+        const std::uint32_t begin = (segment - row * segments.of_row) * segments.columns;
+        column = begin + lane;
+        left = static_cast<int>(min(segments.columns, arrays.columns - begin)) - static_cast<int>(lane);
+    }
+
+    __device__ __forceinline__ void load(const Operands& arrays) {
+        visit<kNumInputs<Chain>>([&](auto number) {
+            constexpr int i = decltype(number)::value;
+            constexpr Operand kOperand = Chain::kInputs[i];
+            using Stored = Element<kOperand.type, Generic>;
+            const auto* source = static_cast<const Stored*>(arrays.in[i]) + find_place<kOperand.extent>(arrays.in_strides[i], row, column);
+#pragma unroll
+            for (int step = 0; step < kValues<i>; ++step) {
+                std::uint32_t one[1] = {};
+                if (step * kLanes < left) load_words(source + step * kLanes, one);
+                in[i][step] = one[0];
+            }
+        });
+    }
+
+    __device__ __forceinline__ void compute(const Operands& arrays) const {
+#pragma unroll
+        for (int step = 0; step < kSteps; ++step) {
+            if (step * kLanes >= left) return;
+            Lane<Chain> lane;
+            visit<kNumInputs<Chain>>([&](auto number) {
+                constexpr int i = decltype(number)::value;
+                const std::uint32_t one[1] = {in[i][kValues<i> == 1 ? 0 : step]};
+                lane.in[i] = read_value<Element<Chain::kInputs[i].type, Generic>>(one, 0);
+            });
+            Chain::compute(lane.in, lane.words, lane.out);
+            visit<kNumOutputs<Chain>>([&](auto number) {
+                constexpr int i = decltype(number)::value;
+                using Stored = Element<Chain::kOutputs[i].type, Generic>;
+                Stored* target = static_cast<Stored*>(arrays.out[i]) + find_place<Extent::kFull>(arrays.out_strides[i], row, column);
+                target[step * kLanes] = from_value<Stored>(lane.out[i]);
+            });
+        }
+    }
+};
+
+// For chains that draw nothing.
+template <class Chain, class Generic, int kThreads, int kSteps>
+__global__ void __launch_bounds__(kThreads) elementwise_segments(const Arrays<Chain, std::uint32_t> arrays, const Segments segments) {
+    const std::uint32_t segment = (blockIdx.x * blockDim.x + threadIdx.x) / kLanes;
+    if (segment >= segments.count) return;
+    Strand<Chain, Generic, kSteps> strand;
+    strand.locate(arrays, segments, segment, threadIdx.x % kLanes);
+    strand.load(arrays);
+    strand.compute(arrays);
 }
 
 // A block, of at most kThreads threads, takes kPacks packs for each that follow each other at a time, and where it goes on, the next after

@@ -14,8 +14,15 @@ constexpr bool kDraws = ChainOfVariant::kNumDraws > 0;
 constexpr int kLooseWidth = kDraws ? 4 : 1;
 constexpr int kLoosePacks = kDraws ? kPacks : kPacks < 2 ? 4 : 8;
 
-// So few packs, 512 for each multiprocessor of the largest chip, are taken by blocks of so many threads, whatever the variant.
-constexpr int kFewPacks = 512 * 132, kFewThreads = 64;
+// Of the largest chip.
+constexpr int kMultiprocessors = 132;
+// So many packs, two for each thread that the chip holds, have a thread each, whatever the variant.
+constexpr int kFewPacks = 2 * 2048 * kMultiprocessors;
+// So few threads are in blocks of 64.
+constexpr int kFewThreads = 512 * kMultiprocessors, kSmallBlock = 64;
+// Rows that begin anywhere are cut into segments from so many columns on: a fifth of a warp's lanes have nothing to do at the worst. There
+// are to be so many warps for each multiprocessor before segments are long.
+constexpr int kWideRow = 128, kWarps = 32;
 
 using Operands = Arrays<ChainOfVariant>;
 
@@ -98,6 +105,17 @@ Split<Index> split_rows(const Arrays<ChainOfVariant, Index>& arrays, int width) 
     return {static_cast<Index>(num_packs), static_cast<Index>(row_packs), sizeof(Index) == 4 ? make_divisor(row_packs) : Divisor{}};
 }
 
+Segments split_segments(const Arrays<ChainOfVariant, std::uint32_t>& arrays) {
+    const std::int64_t rows = arrays.rows, columns = arrays.columns, steps = divide_up(columns, kLanes);
+    std::int64_t most = rows * steps / (std::int64_t{kWarps} * kMultiprocessors);
+    most = most < 1 ? 1 : most > kLoosePacks ? kLoosePacks : most;
+    const std::int64_t columns_each = divide_up(steps, divide_up(steps, most)) * kLanes, of_row = divide_up(columns, columns_each);
+    const auto cut = [](std::int64_t value) { return static_cast<std::uint32_t>(value); };
+    return {cut(rows * of_row), cut(of_row), cut(columns_each), make_wide_divisor(of_row)};
+}
+
+constexpr int find_block(std::int64_t threads) { return threads <= kFewThreads && kSmallBlock < kThreads ? kSmallBlock : kThreads; }
+
 // Launches a kernel's way of reading that the arrays allow: by packs or single elements, with numbers of 32 bits or of 64.
 template <class Generic, class Kernel>
 AicfStatus launch_where_it_fits(const Operands& arrays, cudaStream_t stream) {
@@ -138,13 +156,40 @@ struct vectorised {
 
 template <class Generic>
 struct streamed {
+    using SmallArrays = Arrays<ChainOfVariant, std::uint32_t>;
+
+    static AicfStatus launch_segments(const SmallArrays& arrays, cudaStream_t stream) {
+        const Segments segments = split_segments(arrays);
+        const std::int64_t num_threads = std::int64_t{segments.count} * kLanes;
+        const int threads = find_block(num_threads);
+        constexpr auto kKernel = elementwise_segments<ChainOfVariant, Generic, kThreads, kLoosePacks>;
+        return launch_kernel(kKernel, divide_up(num_threads, threads), threads, 0, stream, arrays, segments);
+    }
+
+    // A pack a thread.
+    template <int kWidth>
+    static AicfStatus launch_few(const SmallArrays& arrays, const Split<std::uint32_t>& split, cudaStream_t stream) {
+        const int threads = find_block(split.num_packs);
+        const std::int64_t blocks = divide_up(split.num_packs, threads);
+        if (arrays.rows == 1) {
+            constexpr auto kKernel = elementwise_one_row<ChainOfVariant, Generic, kThreads, kWidth>;
+            return launch_kernel(kKernel, blocks, threads, 0, stream, arrays);
+        }
+        constexpr auto kKernel = elementwise_vectorised<ChainOfVariant, Generic, kThreads, kWidth, false, std::uint32_t>;
+        return launch_kernel(kKernel, blocks, threads, 0, stream, arrays, split);
+    }
+
     template <int kWidth, bool kIsLoose, class Index>
     static AicfStatus launch_width(const Arrays<ChainOfVariant, Index>& arrays, cudaStream_t stream) {
         // With 64 bits there are blocks enough to keep the memory busy.
         constexpr int kInFlight = sizeof(Index) > 4 ? 1 : kIsLoose ? kLoosePacks : kPacks;
         const Split<Index> split = split_rows(arrays, kWidth);
-        // What a few multiprocessors would wait for is spread over all of them, by small blocks.
-        const int threads = split.num_packs <= Index{kFewPacks} && kFewThreads < kThreads ? kFewThreads : kThreads;
+        if constexpr (sizeof(Index) == 4 && kIsLoose && !kDraws) {
+            if (arrays.columns >= kWideRow) return launch_segments(arrays, stream);
+        } else if constexpr (sizeof(Index) == 4 && !kIsLoose) {
+            if (split.num_packs <= Index{kFewPacks}) return launch_few<kWidth>(arrays, split, stream);
+        }
+        const int threads = find_block(static_cast<std::int64_t>(split.num_packs));
         std::int64_t blocks = divide_up(static_cast<std::int64_t>(split.num_packs), std::int64_t{threads} * kInFlight);
         if (kTunables.blocks > 0) {
             int num_multiprocessors = 0;
