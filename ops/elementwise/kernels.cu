@@ -183,14 +183,13 @@ __device__ __forceinline__ void write_values(const float (&values)[kWidth], std:
 template <class Index>
 struct Split {
     Index num_packs, row_packs;
-    Divisor divisor;  // row_packs, where Index has 32 bits
+    WideDivisor divisor;  // row_packs, where Index has 32 bits
 
     __device__ __forceinline__ Index find_row(Index pack) const {
-        if (row_packs == num_packs) return 0;
         if constexpr (sizeof(Index) == 4) {
-            return static_cast<Index>(divisor.divide(static_cast<int>(pack)));
+            return divisor.divide(pack);
         } else {
-            return pack / row_packs;
+            return row_packs == num_packs ? 0 : pack / row_packs;
         }
     }
 };
@@ -289,16 +288,21 @@ __global__ void __launch_bounds__(kThreads) elementwise_vectorised(const Arrays<
     piece.compute(arrays);
 }
 
-// The same for one row, by blocks of at most kThreads threads: a pack's place is its number.
+// The same for one row, by blocks of at most kThreads threads: a pack's place is its number. The elements behind whole packs have a thread
+// each: one thread would go through them one by one.
 template <class Chain, class Generic, int kThreads, int kWidth>
 __global__ void __launch_bounds__(kThreads) elementwise_one_row(const Arrays<Chain, std::uint32_t> arrays) {
-    Piece<Chain, Generic, kWidth, false, std::uint32_t> piece;
-    piece.row = 0;
-    piece.column = (blockIdx.x * blockDim.x + threadIdx.x) * kWidth;
-    if (piece.column >= arrays.columns) return;
-    if (!piece.is_whole(arrays)) return piece.finish(arrays);
-    piece.load(arrays);
-    piece.compute(arrays);
+    const std::uint32_t thread = blockIdx.x * blockDim.x + threadIdx.x, packs = arrays.columns / kWidth;
+    if (thread < packs) {
+        Piece<Chain, Generic, kWidth, false, std::uint32_t> piece;
+        piece.row = 0;
+        piece.column = thread * kWidth;
+        piece.load(arrays);
+        piece.compute(arrays);
+        return;
+    }
+    const std::uint32_t column = packs * kWidth + (thread - packs);
+    if (column < arrays.columns) compute_element<Chain, Generic, std::uint32_t>(arrays, 0, column);
 }
 
 inline constexpr int kLanes = 32;
@@ -337,8 +341,9 @@ struct Strand {
             const auto* source = static_cast<const Stored*>(arrays.in[i]) + find_place<kOperand.extent>(arrays.in_strides[i], row, column);
 #pragma unroll
             for (int step = 0; step < kValues<i>; ++step) {
-                std::uint32_t one[1] = {};
-                if (step * kLanes < left) load_words(source + step * kLanes, one);
+                if (step * kLanes >= left) continue;
+                std::uint32_t one[1];
+                load_words(source + step * kLanes, one);
                 in[i][step] = one[0];
             }
         });

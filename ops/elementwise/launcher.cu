@@ -102,7 +102,8 @@ Arrays<ChainOfVariant, std::uint32_t> narrow(const Operands& arrays) {
 template <class Index>
 Split<Index> split_rows(const Arrays<ChainOfVariant, Index>& arrays, int width) {
     const std::int64_t row_packs = divide_up(static_cast<std::int64_t>(arrays.columns), width), num_packs = row_packs * arrays.rows;
-    return {static_cast<Index>(num_packs), static_cast<Index>(row_packs), sizeof(Index) == 4 ? make_divisor(row_packs) : Divisor{}};
+    return {static_cast<Index>(num_packs), static_cast<Index>(row_packs),
+            sizeof(Index) == 4 ? make_wide_divisor(row_packs) : WideDivisor{}};
 }
 
 Segments split_segments(const Arrays<ChainOfVariant, std::uint32_t>& arrays) {
@@ -170,13 +171,13 @@ struct streamed {
     template <int kWidth>
     static AicfStatus launch_few(const SmallArrays& arrays, const Split<std::uint32_t>& split, cudaStream_t stream) {
         const int threads = find_block(split.num_packs);
-        const std::int64_t blocks = divide_up(split.num_packs, threads);
         if (arrays.rows == 1) {
             constexpr auto kKernel = elementwise_one_row<ChainOfVariant, Generic, kThreads, kWidth>;
-            return launch_kernel(kKernel, blocks, threads, 0, stream, arrays);
+            const std::int64_t num_threads = arrays.columns / kWidth + arrays.columns % kWidth;
+            return launch_kernel(kKernel, divide_up(num_threads, threads), threads, 0, stream, arrays);
         }
         constexpr auto kKernel = elementwise_vectorised<ChainOfVariant, Generic, kThreads, kWidth, false, std::uint32_t>;
-        return launch_kernel(kKernel, blocks, threads, 0, stream, arrays, split);
+        return launch_kernel(kKernel, divide_up(split.num_packs, threads), threads, 0, stream, arrays, split);
     }
 
     template <int kWidth, bool kIsLoose, class Index>

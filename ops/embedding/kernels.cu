@@ -181,7 +181,7 @@ __global__ void __launch_bounds__(kThreads) embedding_dense_packs(const FlatRows
     const Word* const source = p.template find_source<Word>(index) + column;
     const Word* const next_source = p.template find_source<Word>(next) - left;
     Word* const target = static_cast<Word*>(p.y) + number;
-    if (__builtin_expect(is_right && is_next_right && valid >= kWords, 1)) {
+    if (is_right && is_next_right && valid >= kWords) {
         Word words[kWords];
 #pragma unroll
         for (std::uint32_t i = 0; i < kWords; ++i) words[i] = (i < left ? source : next_source)[i];
