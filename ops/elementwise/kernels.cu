@@ -10,7 +10,8 @@
 //
 // `streamed` has three more ways. An array of few packs has a pack a thread, and of very few, blocks of 64 threads: by more and larger ones
 // a few multiprocessors would move all of it, or some much more than others. Where it is one long row besides, nothing is left of strides
-// and divisions. Wide rows that begin anywhere are cut into segments, each of a warp: it finds its row once, and its lanes take neighbours.
+// and divisions. Rows that begin anywhere, unless narrow, are cut into segments, each of a warp or a part of it: it finds its row once, and
+// its lanes take neighbours.
 //
 // Index is uint32 where elements and strides are below 2^31: a quotient is a multiplication then, and the code a third as long, which is
 // what a launch of a few microseconds waits for.
@@ -305,16 +306,14 @@ __global__ void __launch_bounds__(kThreads) elementwise_one_row(const Arrays<Cha
     if (column < arrays.columns) compute_element<Chain, Generic, std::uint32_t>(arrays, 0, column);
 }
 
-inline constexpr int kLanes = 32;
-
-// Rows cut into segments, each of a warp whose lanes have every 32nd element of it.
+// Rows cut into segments, each of a warp or some lanes of it: of kLanes, each has every kLanes-th element.
 struct Segments {
     std::uint32_t count, of_row, columns;
     WideDivisor divisor;  // of_row
 };
 
 // An element of each of kSteps places that lie kLanes apart: their inputs as they lie in memory. A value per row, or in all, is there once.
-template <class Chain, class Generic, int kSteps>
+template <class Chain, class Generic, int kLanes, int kSteps>
 struct Strand {
     using Operands = Arrays<Chain, std::uint32_t>;
 
@@ -371,11 +370,11 @@ struct Strand {
 };
 
 // For chains that draw nothing.
-template <class Chain, class Generic, int kThreads, int kSteps>
+template <class Chain, class Generic, int kThreads, int kLanes, int kSteps>
 __global__ void __launch_bounds__(kThreads) elementwise_segments(const Arrays<Chain, std::uint32_t> arrays, const Segments segments) {
     const std::uint32_t segment = (blockIdx.x * blockDim.x + threadIdx.x) / kLanes;
     if (segment >= segments.count) return;
-    Strand<Chain, Generic, kSteps> strand;
+    Strand<Chain, Generic, kLanes, kSteps> strand;
     strand.locate(arrays, segments, segment, threadIdx.x % kLanes);
     strand.load(arrays);
     strand.compute(arrays);

@@ -20,9 +20,10 @@ constexpr int kMultiprocessors = 132;
 constexpr int kFewPacks = 2 * 2048 * kMultiprocessors;
 // So few threads are in blocks of 64.
 constexpr int kFewThreads = 512 * kMultiprocessors, kSmallBlock = 64;
-// Rows that begin anywhere are cut into segments from so many columns on: a fifth of a warp's lanes have nothing to do at the worst. There
-// are to be so many warps for each multiprocessor before segments are long.
-constexpr int kWideRow = 128, kWarps = 32;
+// Rows that begin anywhere are cut into segments from so many columns on, which 8 lanes take where they are less than a wide row's: a fifth
+// of the lanes, or little more, have nothing to do at the worst. There are to be so many warps for each multiprocessor before segments are
+// long.
+constexpr int kFewColumns = 24, kWideRow = 128, kWarps = 32, kWarpSize = 32;
 
 using Operands = Arrays<ChainOfVariant>;
 
@@ -106,11 +107,11 @@ Split<Index> split_rows(const Arrays<ChainOfVariant, Index>& arrays, int width) 
             sizeof(Index) == 4 ? make_wide_divisor(row_packs) : WideDivisor{}};
 }
 
-Segments split_segments(const Arrays<ChainOfVariant, std::uint32_t>& arrays) {
-    const std::int64_t rows = arrays.rows, columns = arrays.columns, steps = divide_up(columns, kLanes);
-    std::int64_t most = rows * steps / (std::int64_t{kWarps} * kMultiprocessors);
+Segments split_segments(const Arrays<ChainOfVariant, std::uint32_t>& arrays, int lanes) {
+    const std::int64_t rows = arrays.rows, columns = arrays.columns, steps = divide_up(columns, lanes);
+    std::int64_t most = rows * steps * lanes / (std::int64_t{kWarps} * kWarpSize * kMultiprocessors);
     most = most < 1 ? 1 : most > kLoosePacks ? kLoosePacks : most;
-    const std::int64_t columns_each = divide_up(steps, divide_up(steps, most)) * kLanes, of_row = divide_up(columns, columns_each);
+    const std::int64_t columns_each = divide_up(steps, divide_up(steps, most)) * lanes, of_row = divide_up(columns, columns_each);
     const auto cut = [](std::int64_t value) { return static_cast<std::uint32_t>(value); };
     return {cut(rows * of_row), cut(of_row), cut(columns_each), make_wide_divisor(of_row)};
 }
@@ -159,11 +160,12 @@ template <class Generic>
 struct streamed {
     using SmallArrays = Arrays<ChainOfVariant, std::uint32_t>;
 
+    template <int kLanes>
     static AicfStatus launch_segments(const SmallArrays& arrays, cudaStream_t stream) {
-        const Segments segments = split_segments(arrays);
+        const Segments segments = split_segments(arrays, kLanes);
         const std::int64_t num_threads = std::int64_t{segments.count} * kLanes;
         const int threads = find_block(num_threads);
-        constexpr auto kKernel = elementwise_segments<ChainOfVariant, Generic, kThreads, kLoosePacks>;
+        constexpr auto kKernel = elementwise_segments<ChainOfVariant, Generic, kThreads, kLanes, kLoosePacks>;
         return launch_kernel(kKernel, divide_up(num_threads, threads), threads, 0, stream, arrays, segments);
     }
 
@@ -186,7 +188,8 @@ struct streamed {
         constexpr int kInFlight = sizeof(Index) > 4 ? 1 : kIsLoose ? kLoosePacks : kPacks;
         const Split<Index> split = split_rows(arrays, kWidth);
         if constexpr (sizeof(Index) == 4 && kIsLoose && !kDraws) {
-            if (arrays.columns >= kWideRow) return launch_segments(arrays, stream);
+            if (arrays.columns >= kWideRow) return launch_segments<32>(arrays, stream);
+            if (arrays.columns >= kFewColumns) return launch_segments<8>(arrays, stream);
         } else if constexpr (sizeof(Index) == 4 && !kIsLoose) {
             if (split.num_packs <= Index{kFewPacks}) return launch_few<kWidth>(arrays, split, stream);
         }

@@ -38,11 +38,13 @@ PROBLEMS = (
     *(problem for chain in CHAINS for problem in _list_problems(chain.name)),
     *(_problem(name, "bench", 128, 1024, dtype) for name in _SMALL for dtype in ("float32", "bfloat16")),
     *(_problem(name, "bench", 16384, 4096, "float32") for name in _SMALL),
-    # Wide rows that begin anywhere, enough of them for segments of several places a lane.
+    # Rows that begin anywhere, enough of them for segments of several places a lane.
     _problem("sgd", "verify", 600, 460, "bfloat16", padding=1),
+    _problem("sgd", "verify", 5000, 57, "bfloat16", padding=1),
     _problem("relu", "verify", 2400, 455, "float16", padding=1),
     _problem("gelu_bias", "bench", 32768, 455, "float16", padding=1),
     _problem("sgd", "bench", 1758, 1459, "bfloat16", padding=3),
+    _problem("silu_grad", "bench", 200000, 57, "bfloat16", padding=1),
     # One long row, not of whole packs.
     _problem("silu_grad", "bench", 1, 1847581, "bfloat16"),
     _problem("to_float16", "bench", 1, 126085, "float16"),
