@@ -3,7 +3,8 @@
 // | kernel     | idea                                                                                         |
 // |------------|----------------------------------------------------------------------------------------------|
 // | naive      | a thread per element                                                                         |
-// | row_groups | a group of threads per row, which reads its index once; 16 bytes an access, 4 in flight      |
+// | row_groups | a group of threads per row, which reads its index once; 16 bytes an access, 4 in flight,     |
+// |            | or 8 words where rows begin anywhere                                                         |
 // | flat       | accesses are numbered across rows, as wide as rows allow; a thread has several under way.    |
 // |            | Many narrow ones that fill a y without gaps are stored by 16 bytes, across the ends of rows  |
 #include <cstdint>
@@ -31,23 +32,31 @@ __global__ void __launch_bounds__(kThreads) embedding_naive(const EmbeddingParam
 // parts is under way together as well: one by one, each would wait for the store of the one before.
 template <int kThreads, class Word>
 __device__ __forceinline__ void copy_row(Word* target, const Word* source, std::int64_t count, int rank, Word fill) {
-    constexpr int kInFlight = 4;
-    std::int64_t k = rank;
-    for (; source != nullptr && k + (kInFlight - 1) * kThreads < count; k += kInFlight * kThreads) {
-        Word loaded[kInFlight];
-#pragma unroll
-        for (int u = 0; u < kInFlight; ++u) loaded[u] = source[k + u * kThreads];
-#pragma unroll
-        for (int u = 0; u < kInFlight; ++u) target[k + u * kThreads] = loaded[u];
+    constexpr int kInFlight = sizeof(Word) < 16 ? 8 : 4, kPart = kInFlight * kThreads;
+    target += rank;
+    std::int64_t left = count - rank;
+    if (source == nullptr) {
+#pragma unroll 1
+        for (; left > 0; left -= kThreads, target += kThreads) *target = fill;
+        return;
     }
-    for (; k < count; k += kInFlight * kThreads) {
-        Word loaded[kInFlight];
+    source += rank;
+    Word loaded[kInFlight];
+#pragma unroll 1
+    for (; left > kPart - kThreads; left -= kPart, source += kPart, target += kPart) {
 #pragma unroll
-        for (int u = 0; u < kInFlight; ++u) loaded[u] = source != nullptr && k + u * kThreads < count ? source[k + u * kThreads] : fill;
+        for (int u = 0; u < kInFlight; ++u) loaded[u] = source[u * kThreads];
 #pragma unroll
-        for (int u = 0; u < kInFlight; ++u) {
-            if (k + u * kThreads < count) target[k + u * kThreads] = loaded[u];
-        }
+        for (int u = 0; u < kInFlight; ++u) target[u * kThreads] = loaded[u];
+    }
+    const auto few = static_cast<int>(left);
+#pragma unroll
+    for (int u = 0; u < kInFlight - 1; ++u) {
+        if (u * kThreads < few) loaded[u] = source[u * kThreads];
+    }
+#pragma unroll
+    for (int u = 0; u < kInFlight - 1; ++u) {
+        if (u * kThreads < few) target[u * kThreads] = loaded[u];
     }
 }
 
