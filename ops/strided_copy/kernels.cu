@@ -7,9 +7,12 @@
 // | merged | axes in the order of y's memory, merged where both sides allow; accesses as wide as both sides allow            |
 // | turned | the same, and pieces whose innermost axes differ go through tiles in shared memory                              |
 // | packed | the same, tiles by words (packed.cuh); rows that begin anywhere by shifted words (shifted.cuh)                  |
+// | gathered | a kernel per way, for launches that have one: small tiles for small pieces, tiles by words of 8 bytes, and for |
+// |        | one piece in a dense y, zeros around it or not, every pack of y from where its elements are (gathered.cuh)      |
 #include <cstdint>
 
 #include "strided_copy/api.hpp"
+#include "strided_copy/gathered.cuh"
 #include "strided_copy/packed.cuh"
 #include "strided_copy/parts.hpp"
 #include "strided_copy/pieces.cuh"
@@ -228,6 +231,78 @@ __global__ void __launch_bounds__(kThreads, 768 / kThreads) copy_pieces(const __
         if (p.way == Way::kRows) return shift_rows<kThreads, kItems>(p, block);
     }
     copy_runs<kThreads, kItems>(p, block);
+}
+
+// Threads that a multiprocessor should hold where each has so many accesses under way: their registers follow.
+inline constexpr int find_resident_threads(int items) { return items <= 2 ? 1536 : items <= 4 ? 1024 : 512; }
+
+// Runs or rows: accesses of 2^kLogBytes, or packs of elements of as many.
+// grid: blocks of each piece, one piece after the other.
+template <Way kWay, int kLogBytes, int kThreads, int kItems, int kCapacity>
+__global__ void __launch_bounds__(kThreads, find_resident_threads(kItems) / kThreads)
+    copy_alike(const __grid_constant__ AlikePlan<kCapacity> plan) {
+    const int number = static_cast<int>(blockIdx.x);
+    int i = 0;
+#pragma unroll
+    for (int k = 1; k < kCapacity; ++k) i += number >= plan.first_blocks[k];
+    const Piece& p = plan.pieces[i];
+    const int block = number - (kCapacity > 1 ? plan.first_blocks[i] : 0);
+    using Type = typename Access<1 << kLogBytes>::Type;
+    if constexpr (kWay == Way::kRows) {
+        shift_packs<Type, kThreads, kItems>(p, block);
+    } else {
+        copy_accesses<Type, kThreads, kItems>(p, block);
+    }
+}
+
+// Tiles of words of one piece. grid: its tiles.
+template <int kItemBytes, int kThreads, int kLogLines, bool kIsWide>
+__global__ void __launch_bounds__(kThreads, 1024 / kThreads) copy_lines(const __grid_constant__ Piece p) {
+    extern __shared__ __align__(16) char shared[];
+    const TilePart part = find_part(p, static_cast<int>(blockIdx.x));
+    if constexpr (kIsWide) {
+        turn_wide_lines<kItemBytes, kThreads, kLogLines>(p, part, shared);
+    } else {
+        turn_lines<kItemBytes, kThreads, kLogLines>(p, part, shared);
+    }
+}
+
+// kItems packs of y a thread, a block's width apart. grid: packs by blocks.
+template <class Element, int kThreads, int kItems, int kAxes>
+__global__ void __launch_bounds__(kThreads, find_resident_threads(2 * kItems) / kThreads) gather_packs(const __grid_constant__ Gather g) {
+    constexpr int kCount = GatheredPack<Element, kAxes>::kCount;
+    const int first = static_cast<int>(blockIdx.x) * (kThreads * kItems) + static_cast<int>(threadIdx.x);
+    const int num_packs = (g.num_elements + g.misfit - 1) / kCount + 1;
+    GatheredPack<Element, kAxes> packs[kItems];
+#pragma unroll
+    for (int u = 0; u < kItems; ++u) {
+        const int number = first + u * kThreads;
+        if (number < num_packs) packs[u].load(g, number * kCount - g.misfit);
+    }
+#pragma unroll
+    for (int u = 0; u < kItems; ++u) {
+        const int number = first + u * kThreads;
+        if (number < num_packs) packs[u].store(g, number * kCount - g.misfit, g.y + std::int64_t{number} * kGatheredBytes);
+    }
+}
+
+// kItems elements of y a thread, a block's width apart. grid: elements by blocks.
+template <class Element, int kThreads, int kItems, int kAxes>
+__global__ void __launch_bounds__(kThreads, find_resident_threads(kItems) / kThreads) gather_elements(const __grid_constant__ Gather g) {
+    const int first = static_cast<int>(blockIdx.x) * (kThreads * kItems) + static_cast<int>(threadIdx.x);
+    Element loaded[kItems];
+#pragma unroll
+    for (int u = 0; u < kItems; ++u) {
+        const int number = first + u * kThreads;
+        const Origin origin = find_origin<0, kAxes>(g, number);
+        const bool is_inside = origin.is_inside && number < g.num_elements;
+        loaded[u] = is_inside ? *reinterpret_cast<const Element*>(g.x + origin.offset) : Element{};
+    }
+#pragma unroll
+    for (int u = 0; u < kItems; ++u) {
+        const int number = first + u * kThreads;
+        if (number < g.num_elements) reinterpret_cast<Element*>(g.y)[number] = loaded[u];
+    }
 }
 
 }  // namespace aicf::strided_copy

@@ -182,6 +182,15 @@ KERNELS = (
         domain=_serve,
         tile=_find_tile,
     ),
+    Kernel(
+        "gathered",
+        "a kernel per way, for launches that have one; small tiles for small pieces; one piece in a dense y by packs of y, zeros and all",
+        (TILE_THREADS, ITEMS),
+        (),
+        ({"threads": 256, "items": 2}, {"threads": 256, "items": 4}, {"threads": 512, "items": 2}),
+        domain=_serve,
+        tile=_find_tile,
+    ),
 )
 
 

@@ -1,8 +1,8 @@
 // Tiles of a piece by words: as many bytes as an access allows on either side, and elements of 1 or 2 bytes exchanged in registers.
 //
-// A tile has 128 lines of 128 bytes of x. A line is one place of axis 0 (innermost in y) and 128 bytes along axis 1 (innermost in x);
-// 2^log_down lines follow each other along axis 0, and what is left of the 128 lies side by side along axis 1. In shared memory a line has
-// a pitch of 33 words: lanes that read one word of each of kRows * u-th lines and kRows words beside each other meet in no bank.
+// A tile has 128 lines, or fewer, of 128 bytes of x. A line is one place of axis 0 (innermost in y) and 128 bytes along axis 1 (innermost
+// in x); 2^log_down lines follow each other along axis 0, and what is left of the lines lies side by side along axis 1. In shared memory a
+// line has a pitch of 33 words: lanes that read one word of each of kRows * u-th lines and kRows words beside each other meet in no bank.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,14 @@
 
 namespace aicf::strided_copy {
 
-inline constexpr int kLogLines = 7;
-inline constexpr int kLines = 1 << kLogLines;
+inline constexpr int kLogMostLines = 7;
+// Lines of a small tile, of which a block of this many threads reads 16 bytes each.
+inline constexpr int find_log_few_lines(int threads) { return threads > 256 ? 6 : 5; }
 inline constexpr int kLineBytes = 128;
 inline constexpr int kLineWords = kLineBytes / 4;
 inline constexpr int kPitchWords = kLineWords + 1;
-inline constexpr int kPackedBytes = 4 * kLines * kPitchWords;
+
+inline constexpr int count_packed_bytes(int log_lines) { return 4 * kPitchWords << log_lines; }
 
 // A tile's part of a piece: its first line in x and its first element of a column in y, which places of both axes are these, and how many
 // are left from there on.
@@ -60,22 +62,22 @@ struct Access<16> {
 };
 
 // A thread's place among the lines: always the same bytes of a line, of every kStep-th line from `first` on.
-template <int kBytes, int kThreads>
+template <int kBytes, int kThreads, int kLogLines>
 struct LineWalk {
     static constexpr int kPerLine = kLineBytes / kBytes;
     static constexpr int kStep = kThreads / kPerLine;
-    static constexpr int kCount = kLines / kStep;
-    static_assert(kThreads % kPerLine == 0, "a thread stays at its place of a line");
+    static constexpr int kCount = (1 << kLogLines) / kStep;
+    static_assert(kThreads % kPerLine == 0 && kCount > 0, "a thread stays at its place of a line, and has one");
 
     int first = static_cast<int>(threadIdx.x) / kPerLine;
     int place = static_cast<int>(threadIdx.x) % kPerLine * kBytes;
 };
 
 // Reads lines of x by accesses of kBytes, up to 16 of a thread under way at once.
-template <int kBytes, int kThreads>
+template <int kBytes, int kThreads, int kLogLines>
 __device__ __forceinline__ void read_lines(const Piece& p, const TilePart& t, char* shared) {
     using Type = typename Access<kBytes>::Type;
-    using Walk = LineWalk<kBytes, kThreads>;
+    using Walk = LineWalk<kBytes, kThreads, kLogLines>;
     constexpr int kAtOnce = Walk::kCount < 16 ? Walk::kCount : 16;
     const Walk walk;
     const int mask = (1 << t.log_down) - 1, left = (t.num_across << p.log_bytes) - walk.place;
@@ -108,10 +110,10 @@ __device__ __forceinline__ void read_lines(const Piece& p, const TilePart& t, ch
 }
 
 // The same for lines that begin between words: a word from two aligned ones and a shift.
-template <class Element, int kThreads>
+template <class Element, int kThreads, int kLogLines>
 __device__ __forceinline__ void read_shifted_lines(const Piece& p, const TilePart& t, char* shared) {
-    using Walk = LineWalk<4, kThreads>;
-    constexpr int kAtOnce = 8;
+    using Walk = LineWalk<4, kThreads, kLogLines>;
+    constexpr int kAtOnce = Walk::kCount < 8 ? Walk::kCount : 8;
     const Walk walk;
     const int mask = (1 << t.log_down) - 1, bytes_across = t.num_across * static_cast<int>(sizeof(Element));
     char* const to = shared + walk.first * (4 * kPitchWords) + walk.place;
@@ -172,18 +174,30 @@ __device__ __forceinline__ void turn_words(const std::uint32_t (&words)[kRows],
     }
 }
 
+// Stores kRows elements of a column, which lie in words.
+template <int kBytes, int kWords>
+__device__ __forceinline__ void store_column(char* to, const std::uint32_t (&words)[kWords]) {
+    using Type = typename Access<kBytes>::Type;
+    if constexpr (kBytes <= 4) {
+        *reinterpret_cast<Type*>(to) = static_cast<Type>(words[0]);
+    } else if constexpr (kBytes == 8) {
+        *reinterpret_cast<Type*>(to) = {words[0], words[1]};
+    } else {
+        *reinterpret_cast<Type*>(to) = {words[0], words[1], words[2], words[3]};
+    }
+}
+
 // Writes y by accesses of kRows elements. A warp takes 32 lines and kRows words of them: 32 / kRows accesses that follow each other in y,
 // for each of as many columns as these words hold.
-template <int kItemBytes, int kRows, int kThreads>
+template <int kItemBytes, int kRows, int kThreads, int kLogLines>
 __device__ __forceinline__ void write_columns(const Piece& p, const TilePart& t, const char* shared) {
-    using Type = typename Access<kItemBytes * kRows>::Type;
-    constexpr int kColumns = 4 / kItemBytes;
-    constexpr int kUnits = kLines / 32 * (kLineWords / kRows);  // of a warp each
+    constexpr int kColumns = 4 / kItemBytes, kGroups = (1 << kLogLines) / 32;
+    constexpr int kUnits = kGroups * (kLineWords / kRows);  // of a warp each
     const int lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll 2
     for (int unit = static_cast<int>(threadIdx.x) / 32; unit < kUnits; unit += kThreads / 32) {
-        const int line = unit % (kLines / 32) * 32 + lane % (32 / kRows) * kRows;
-        const int word = unit / (kLines / 32) * kRows + lane / (32 / kRows);
+        const int line = unit % kGroups * 32 + lane % (32 / kRows) * kRows;
+        const int word = unit / kGroups * kRows + lane / (32 / kRows);
         const int row = line & ((1 << t.log_down) - 1);
         const int column = ((line >> t.log_down) * kLineWords + word) * kColumns;
         if (row >= t.num_down || column >= t.num_across) continue;
@@ -195,45 +209,90 @@ __device__ __forceinline__ void write_columns(const Piece& p, const TilePart& t,
 #pragma unroll
         for (int e = 0; e < kColumns; ++e) {
             if (column + e >= t.num_across) continue;
-            Type value;
-            if constexpr (sizeof(Type) <= 4) {
-                value = static_cast<Type>(turned[e][0]);
-            } else if constexpr (sizeof(Type) == 8) {
-                value = {turned[e][0], turned[e][1]};
-            } else {
-                value = {turned[e][0], turned[e][1], turned[e][2], turned[e][3]};
-            }
-            *reinterpret_cast<Type*>(t.find_column(p, column + e) + row * kItemBytes) = value;
+            store_column<kItemBytes * kRows>(t.find_column(p, column + e) + row * kItemBytes, turned[e]);
         }
     }
 }
 
-template <int kItemBytes, int kThreads>
-__device__ __forceinline__ void write_tile(const Piece& p, const TilePart& t, const char* shared) {
-    switch (p.log_y) {
-        case 4: return write_columns<kItemBytes, 16 / kItemBytes, kThreads>(p, t, shared);
-        case 3: return write_columns<kItemBytes, 8 / kItemBytes, kThreads>(p, t, shared);
-        case 2: return write_columns<kItemBytes, 4 / kItemBytes, kThreads>(p, t, shared);
-        default: return write_columns<kItemBytes, 1, kThreads>(p, t, shared);
+// The same for elements of two words, one column at a time. Where two lines make an access, half a warp has all even lines: the other half,
+// which has the next column, reads its words in another order, so that one half's words lie in even banks and the other's in odd ones.
+template <int kRows, int kThreads, int kLogLines>
+__device__ __forceinline__ void write_wide_columns(const Piece& p, const TilePart& t, const char* shared) {
+    constexpr int kItemBytes = 8, kColumns = kLineWords / 2, kGroups = (1 << kLogLines) / 32;
+    constexpr int kUnits = kGroups * (kColumns / kRows);
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll 4
+    for (int unit = static_cast<int>(threadIdx.x) / 32; unit < kUnits; unit += kThreads / 32) {
+        const int line = unit % kGroups * 32 + lane % (32 / kRows) * kRows;
+        const int in_line = unit / kGroups * kRows + lane / (32 / kRows);
+        const int row = line & ((1 << t.log_down) - 1);
+        const int column = (line >> t.log_down) * kColumns + in_line;
+        if (row >= t.num_down || column >= t.num_across) continue;
+        const int swap = lane / (32 / kRows);
+        const auto* from = reinterpret_cast<const std::uint32_t*>(shared) + line * kPitchWords + 2 * in_line;
+        std::uint32_t words[2 * kRows], ordered[2 * kRows];
+#pragma unroll
+        for (int k = 0; k < 2 * kRows; ++k) words[k] = from[k / 2 * kPitchWords + (k % 2 ^ swap)];
+#pragma unroll
+        for (int k = 0; k < 2 * kRows; ++k) ordered[k] = swap == 0 ? words[k] : words[k ^ 1];
+        store_column<kItemBytes * kRows>(t.find_column(p, column) + row * kItemBytes, ordered);
+    }
+}
+
+template <int kItemBytes, int kLogY, int kThreads, int kLogLines>
+__device__ __forceinline__ void write_as_wide(const Piece& p, const TilePart& t, const char* shared) {
+    constexpr int kRows = (1 << kLogY) / kItemBytes < 1 ? 1 : (1 << kLogY) / kItemBytes;
+    if constexpr (kItemBytes == 8) {
+        write_wide_columns<kRows, kThreads, kLogLines>(p, t, shared);
+    } else {
+        write_columns<kItemBytes, kRows, kThreads, kLogLines>(p, t, shared);
     }
 }
 
 // The accesses are as wide as the host found, log_x and log_y of the piece; those of y are of 2 bytes for elements of 2 only.
+template <int kItemBytes, int kThreads, int kLogLines>
+__device__ __forceinline__ void read_tile(const Piece& p, const TilePart& t, char* shared) {
+    if (p.log_x == 4) return read_lines<16, kThreads, kLogLines>(p, t, shared);
+    if (p.log_x == 3) return read_lines<8, kThreads, kLogLines>(p, t, shared);
+    if constexpr (kItemBytes <= 4) {
+        if (p.log_x == 2) return read_lines<4, kThreads, kLogLines>(p, t, shared);
+    }
+    if constexpr (kItemBytes == 2) read_shifted_lines<std::uint16_t, kThreads, kLogLines>(p, t, shared);
+    if constexpr (kItemBytes == 1) read_shifted_lines<std::uint8_t, kThreads, kLogLines>(p, t, shared);
+}
+
+template <int kItemBytes, int kThreads, int kLogLines>
+__device__ __forceinline__ void write_tile(const Piece& p, const TilePart& t, const char* shared) {
+    if (p.log_y == 4) return write_as_wide<kItemBytes, 4, kThreads, kLogLines>(p, t, shared);
+    if (p.log_y == 3) return write_as_wide<kItemBytes, 3, kThreads, kLogLines>(p, t, shared);
+    if constexpr (kItemBytes <= 4) {
+        if (p.log_y == 2) return write_as_wide<kItemBytes, 2, kThreads, kLogLines>(p, t, shared);
+    }
+    if constexpr (kItemBytes <= 2) write_as_wide<kItemBytes, 0, kThreads, kLogLines>(p, t, shared);
+}
+
+template <int kItemBytes, int kThreads, int kLogLines>
+__device__ __forceinline__ void turn_lines(const Piece& p, const TilePart& t, char* shared) {
+    read_tile<kItemBytes, kThreads, kLogLines>(p, t, shared);
+    __syncthreads();
+    write_tile<kItemBytes, kThreads, kLogLines>(p, t, shared);
+}
+
+// Accesses of 16 bytes on both sides.
+template <int kItemBytes, int kThreads, int kLogLines>
+__device__ __forceinline__ void turn_wide_lines(const Piece& p, const TilePart& t, char* shared) {
+    read_lines<16, kThreads, kLogLines>(p, t, shared);
+    __syncthreads();
+    write_as_wide<kItemBytes, 4, kThreads, kLogLines>(p, t, shared);
+}
+
+// Tiles of all lines, of elements of up to 4 bytes.
 template <int kThreads>
 __device__ __forceinline__ void turn_packed(const Piece& p, const TilePart& t, char* shared) {
-    switch (p.log_x) {
-        case 4: read_lines<16, kThreads>(p, t, shared); break;
-        case 3: read_lines<8, kThreads>(p, t, shared); break;
-        case 2: read_lines<4, kThreads>(p, t, shared); break;
-        default:
-            p.log_bytes == 0 ? read_shifted_lines<std::uint8_t, kThreads>(p, t, shared)
-                             : read_shifted_lines<std::uint16_t, kThreads>(p, t, shared);
-    }
-    __syncthreads();
     switch (p.log_bytes) {
-        case 0: return write_tile<1, kThreads>(p, t, shared);
-        case 1: return write_tile<2, kThreads>(p, t, shared);
-        default: return write_tile<4, kThreads>(p, t, shared);
+        case 0: return turn_lines<1, kThreads, kLogMostLines>(p, t, shared);
+        case 1: return turn_lines<2, kThreads, kLogMostLines>(p, t, shared);
+        default: return turn_lines<4, kThreads, kLogMostLines>(p, t, shared);
     }
 }
 

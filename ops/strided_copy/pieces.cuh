@@ -21,7 +21,7 @@ struct Axis {
 };
 
 // What a kernel does that the one before does not: see the table in kernels.cu.
-enum class Rung { kMerged, kTurned, kPacked };
+enum class Rung { kMerged, kTurned, kPacked, kGathered };
 
 // Two axes that one side has as one: places of the first are counted by the divisor, the second steps this far on the other side. An axis
 // alone has no step.
@@ -49,8 +49,7 @@ enum class Way { kRuns, kTiles, kPacked, kRows, kLarge };
 struct Piece {
     const char* x;
     char* y;
-    const char* x_end;  // where the piece ends in x, if it has no gaps there, else null
-    Axis axes[kMaxAxes];
+    const char* x_end;          // where the piece ends in x, if it has no gaps there, else null
     std::int64_t num_accesses;  // without tiles
     int num_axes;               // at least 1, in tiles 2
     int log_bytes;              // of an access; of an element in tiles and rows
@@ -62,6 +61,8 @@ struct Piece {
     int pitch_bytes;  // of a place of axis 0 in shared memory
     Divisor tiles_down, tiles_across;
     Fold down, across;  // in tiles of words
+    int log_lines;      // of a tile of words
+    Axis axes[kMaxAxes];
 };
 
 // At most kCapacity parts: a launch copies its parameters, most have few.
@@ -69,6 +70,14 @@ template <int kCapacity>
 struct Plan {
     Piece pieces[kCapacity];
     int num_pieces;
+};
+
+// Pieces that go the same way by accesses of the same width. Where their blocks begin lies side by side: a block finds its piece by reads
+// that do not wait for each other.
+template <int kCapacity>
+struct AlikePlan {
+    int first_blocks[kCapacity];  // those behind the last piece are none's
+    Piece pieces[kCapacity];
 };
 
 }  // namespace aicf::strided_copy

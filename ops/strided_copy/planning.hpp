@@ -150,15 +150,16 @@ inline int find_log_access(const Shape& shape, int inner, std::uintptr_t address
     return log_wide;
 }
 
-// Tiles of words: where elements are neighbours along both innermost axes, and these have some bytes.
-inline bool plan_packed(Shape shape, int log_bytes, Piece* piece) {
+// Tiles of words: where elements are neighbours along both innermost axes, and these have some bytes. They have 2^log_lines lines.
+inline bool plan_packed(Shape shape, int log_bytes, int log_lines, Piece* piece) {
+    constexpr int kLogLineBytes = 7;
     const std::int64_t item = std::int64_t{1} << log_bytes;
     piece->across = shape.fold(1, &Shape::Side::x_step, &Shape::Side::y_step, item);
     piece->down = shape.fold(0, &Shape::Side::y_step, &Shape::Side::x_step, item);
     const Shape::Side &down = shape.axes[0], &across = shape.axes[1];
-    if (log_bytes > 2 || down.y_step != item || across.x_step != item) return false;
-    // Where an axis goes on beyond one of these, tiles of elements would be short on both sides.
-    const std::int64_t least_bytes = piece->across.step != 0 || piece->down.step != 0 ? 8 : 16;
+    if (down.y_step != item || across.x_step != item) return false;
+    // Where an axis goes on beyond one of these, tiles of elements would be short on both sides; of 8 bytes these have no fewer lanes.
+    const std::int64_t least_bytes = log_bytes == 3 ? 64 : piece->across.step != 0 || piece->down.step != 0 ? 8 : 16;
     if (down.extent * item < least_bytes || across.extent * item < least_bytes) return false;
     piece->log_x = find_log_access(shape, 1, reinterpret_cast<std::uintptr_t>(piece->x), &Shape::Side::x_step, piece->down.step, log_bytes);
     piece->log_y =
@@ -166,13 +167,22 @@ inline bool plan_packed(Shape shape, int log_bytes, Piece* piece) {
     // Elements of one byte are stored one by one or by fours.
     if (log_bytes == 0 && piece->log_y == 1) piece->log_y = 0;
     piece->log_bytes = log_bytes;
-    piece->log_down = std::min(find_ceil_log(down.extent), kLogLines);
-    piece->log_across = kLogLines - log_bytes + kLogLines - piece->log_down;
+    piece->log_lines = log_lines;
+    piece->log_down = std::min(find_ceil_log(down.extent), log_lines);
+    piece->log_across = kLogLineBytes - log_bytes + log_lines - piece->log_down;
     piece->tiles_down = make_divisor((down.extent - 1 >> piece->log_down) + 1);
     piece->tiles_across = make_divisor((across.extent - 1 >> piece->log_across) + 1);
     piece->way = Way::kPacked;
     fill_axes(shape, piece);
     return true;
+}
+
+// Few lines a tile where there would be so few tiles that multiprocessors have none or one more than others; a thread has a line at least.
+inline bool plan_lines(const Shape& shape, int log_bytes, int threads, Rung rung, Piece* piece) {
+    constexpr std::int64_t kFewTiles = 528;  // 4 for each of an H200's multiprocessors
+    if (rung < Rung::kGathered) return log_bytes <= 2 && plan_packed(shape, log_bytes, kLogMostLines, piece);
+    return plan_packed(shape, log_bytes, kLogMostLines, piece) &&
+           (count_tiles(*piece) >= kFewTiles || plan_packed(shape, log_bytes, find_log_few_lines(threads), piece));
 }
 
 // Rows of neighbours on both sides that allow only narrow accesses, in packs of 16 bytes of y: a row has as many as one that begins a byte
@@ -203,7 +213,7 @@ inline void plan_piece(Shape shape, int log_bytes, int threads, int items, Rung 
     if (rung >= Rung::kTurned && innermost != 0 && shape.count_places() <= kMostCounted) {
         Shape turned = shape;
         std::rotate(turned.axes + 1, turned.axes + innermost, turned.axes + innermost + 1);
-        if ((rung >= Rung::kPacked && plan_packed(turned, log_bytes, piece)) || plan_tiles(turned, log_bytes, piece)) {
+        if ((rung >= Rung::kPacked && plan_lines(turned, log_bytes, threads, rung, piece)) || plan_tiles(turned, log_bytes, piece)) {
             piece->num_blocks = static_cast<int>(count_tiles(*piece));
             return;
         }

@@ -1,0 +1,112 @@
+// From one piece, and the array that it is put into, to a gather: axes in the order of y's memory, merged.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "strided_copy/gathered.cuh"
+#include "strided_copy/planning.hpp"
+
+namespace aicf::strided_copy {
+
+// An axis of y in bytes; which of its places are x's.
+struct Span {
+    std::int64_t extent, first, count, x_step, y_step;
+};
+
+// A piece and y around it, in bytes: axes from the innermost of y on.
+struct Frame {
+    Span axes[kMaxAxes];
+    int num_axes = 0;
+
+    // Takes an axis in, unless it has one place only: before the first that goes further in y.
+    void insert(const Span& axis) {
+        if (axis.extent == 1) return;
+        int at = num_axes++;
+        for (; at > 0 && axes[at - 1].y_step > axis.y_step; --at) axes[at] = axes[at - 1];
+        axes[at] = axis;
+    }
+
+    bool is_dense(std::int64_t item) const {
+        for (int k = 0; k < num_axes; ++k) {
+            if (axes[k].y_step != item) return false;
+            item *= axes[k].extent;
+        }
+        return true;
+    }
+
+    // Joins neighbours where x has all places of the inner one, and the outer one goes on where that ends. y has no gaps.
+    void merge() {
+        int count = 0;
+        for (int k = 0; k < num_axes; ++k) {
+            Span& inner = axes[std::max(count - 1, 0)];
+            const Span& outer = axes[k];
+            if (count > 0 && inner.count == inner.extent && outer.x_step == inner.x_step * inner.extent) {
+                inner = {inner.extent * outer.extent, inner.extent * outer.first, inner.extent * outer.count, inner.x_step, inner.y_step};
+            } else {
+                axes[count++] = outer;
+            }
+        }
+        num_axes = count;
+        if (count == 0) axes[num_axes++] = {1, 0, 1, 0, 0};
+    }
+
+    // More than 31 bits number are not counted to the end.
+    std::int64_t count_places() const {
+        std::int64_t count = 1;
+        for (int k = 0; k < num_axes; ++k) {
+            if (axes[k].extent > kMostCounted / count) return kMostCounted + 1;
+            count *= axes[k].extent;
+        }
+        return count;
+    }
+
+    // How many times its bytes a warp that reads along y gets from x at most, by sectors of 32 bytes.
+    std::int64_t find_excess(std::int64_t item) const {
+        const std::int64_t step = axes[0].x_step < 0 ? -axes[0].x_step : axes[0].x_step;
+        return std::clamp<std::int64_t>(step / item, 1, 32 / item);
+    }
+
+    bool has_zeros() const {
+        bool found = false;
+        for (int k = 0; k < num_axes; ++k) found |= axes[k].count < axes[k].extent;
+        return found;
+    }
+};
+
+// How a gather goes: not at all, element after element, or in packs of 16 bytes.
+enum class Gathering { kNone, kElements, kPacks };
+
+// Packs where elements are neighbours on both sides and y's rows no shorter than a pack; elements where little is read, counting what warps
+// read in excess. Rows of single bytes without zeros, 16 loads a pack, are left to shifted words unless they are few.
+inline Gathering choose_gathering(const Frame& frame, int log_bytes) {
+    constexpr std::int64_t kLittle = 1 << 21;
+    const std::int64_t item = std::int64_t{1} << log_bytes;
+    const std::int64_t places = frame.count_places(), bytes = places * item;
+    if (!frame.is_dense(item) || places > kMostCounted) return Gathering::kNone;
+    const Span& inner = frame.axes[0];
+    if (inner.x_step == item && log_bytes <= 2 && inner.extent * item >= kGatheredBytes &&
+        (log_bytes > 0 || frame.has_zeros() || bytes <= kLittle)) {
+        return Gathering::kPacks;
+    }
+    const bool is_little = bytes * frame.find_excess(item) <= kLittle;
+    return is_little || (frame.has_zeros() && inner.x_step == item) ? Gathering::kElements : Gathering::kNone;
+}
+
+inline Gather make_gather(const Frame& frame, const char* x, char* y, int log_bytes, Gathering gathering) {
+    Gather gather = {};
+    gather.x = x;
+    const auto misfit = gathering == Gathering::kPacks ? static_cast<int>(reinterpret_cast<std::uintptr_t>(y) % kGatheredBytes) : 0;
+    gather.y = y - misfit;
+    gather.misfit = misfit >> log_bytes;
+    gather.num_axes = frame.num_axes;
+    gather.num_elements = static_cast<int>(frame.count_places());
+    for (int k = 0; k < kMaxAxes; ++k) {
+        const Span axis = k < frame.num_axes ? frame.axes[k] : Span{1, 0, 1, 0, 0};
+        gather.axes[k] = {make_divisor(std::max<std::int64_t>(axis.extent, 2)), static_cast<int>(axis.first), static_cast<int>(axis.count),
+                          axis.x_step};
+    }
+    return gather;
+}
+
+}  // namespace aicf::strided_copy
