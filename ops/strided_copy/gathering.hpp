@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 
 #include "strided_copy/gathered.cuh"
 #include "strided_copy/planning.hpp"
@@ -61,10 +62,15 @@ struct Frame {
         return count;
     }
 
-    // How many times its bytes a warp that reads along y gets from x at most, by sectors of 32 bytes.
-    std::int64_t find_excess(std::int64_t item) const {
-        const std::int64_t step = axes[0].x_step < 0 ? -axes[0].x_step : axes[0].x_step;
-        return std::clamp<std::int64_t>(step / item, 1, 32 / item);
+    // How many times its bytes a block that reads `together` elements along y gets from x, by sectors of 32 bytes.
+    std::int64_t find_excess(std::int64_t item, std::int64_t together) const {
+        constexpr std::int64_t kSector = 32;
+        std::int64_t least = kSector / item;
+        for (int k = 0; k < num_axes && together > 0; together /= axes[k].extent, ++k) {
+            const std::int64_t step = std::abs(axes[k].x_step), run = std::min(axes[k].extent, together);
+            least = std::min(least, (std::max(run * step, kSector) - 1) / (run * item) + 1);
+        }
+        return least;
     }
 
     bool has_zeros() const {
@@ -77,10 +83,11 @@ struct Frame {
 // How a gather goes: not at all, element after element, or in packs of 16 bytes.
 enum class Gathering { kNone, kElements, kPacks };
 
-// Packs where elements are neighbours on both sides and y's rows no shorter than a pack; elements where little is read, counting what warps
-// read in excess. Rows of single bytes without zeros, 16 loads a pack, are left to shifted words unless they are few.
-inline Gathering choose_gathering(const Frame& frame, int log_bytes) {
-    constexpr std::int64_t kLittle = 1 << 21;
+// Packs where elements are neighbours on both sides and y's rows no shorter than a pack. Elements where little is read, counting what warps
+// read in excess; or where the other way is tiles of elements, with an axis of few places, and blocks find most sectors in L1 again. Rows
+// of single bytes without zeros, 16 loads a pack, are left to shifted words unless they are few.
+inline Gathering choose_gathering(const Frame& frame, int log_bytes, bool is_in_tiles) {
+    constexpr std::int64_t kLittle = 1 << 21, kWarp = 32, kBlock = 256, kMostExcess = 4;
     const std::int64_t item = std::int64_t{1} << log_bytes;
     const std::int64_t places = frame.count_places(), bytes = places * item;
     if (!frame.is_dense(item) || places > kMostCounted) return Gathering::kNone;
@@ -89,8 +96,10 @@ inline Gathering choose_gathering(const Frame& frame, int log_bytes) {
         (log_bytes > 0 || frame.has_zeros() || bytes <= kLittle)) {
         return Gathering::kPacks;
     }
-    const bool is_little = bytes * frame.find_excess(item) <= kLittle;
-    return is_little || (frame.has_zeros() && inner.x_step == item) ? Gathering::kElements : Gathering::kNone;
+    const bool is_little = bytes * frame.find_excess(item, kWarp) <= kLittle;
+    const bool has_short_zeros = frame.has_zeros() && inner.x_step == item;
+    const bool are_short_tiles = is_in_tiles && frame.find_excess(item, kBlock) <= kMostExcess;
+    return is_little || has_short_zeros || are_short_tiles ? Gathering::kElements : Gathering::kNone;
 }
 
 inline Gather make_gather(const Frame& frame, const char* x, char* y, int log_bytes, Gathering gathering) {

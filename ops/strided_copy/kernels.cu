@@ -256,15 +256,10 @@ __global__ void __launch_bounds__(kThreads, find_resident_threads(kItems) / kThr
 }
 
 // Tiles of words of one piece. grid: its tiles.
-template <int kItemBytes, int kThreads, int kLogLines, bool kIsWide>
+template <int kItemBytes, int kThreads, int kLogLines, int kLogX, int kLogY>
 __global__ void __launch_bounds__(kThreads, 1024 / kThreads) copy_lines(const __grid_constant__ Piece p) {
     extern __shared__ __align__(16) char shared[];
-    const TilePart part = find_part(p, static_cast<int>(blockIdx.x));
-    if constexpr (kIsWide) {
-        turn_wide_lines<kItemBytes, kThreads, kLogLines>(p, part, shared);
-    } else {
-        turn_lines<kItemBytes, kThreads, kLogLines>(p, part, shared);
-    }
+    turn_lines<kItemBytes, kThreads, kLogLines, kLogX, kLogY>(p, find_part(p, static_cast<int>(blockIdx.x)), shared);
 }
 
 // kItems packs of y a thread, a block's width apart. grid: packs by blocks.

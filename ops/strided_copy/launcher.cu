@@ -173,17 +173,44 @@ AicfStatus launch_rows(const Planned& planned, cudaStream_t stream) {
     }
 }
 
-template <int kItemBytes, int kThreads, int kLogLines>
-AicfStatus launch_lines_of(const Piece& piece, cudaStream_t stream) {
-    const bool is_wide = piece.log_x == 4 && piece.log_y == 4;
-    const auto kernel = is_wide ? copy_lines<kItemBytes, kThreads, kLogLines, true> : copy_lines<kItemBytes, kThreads, kLogLines, false>;
+template <int kItemBytes, int kThreads, int kLogLines, int kLogX, int kLogY>
+AicfStatus launch_lines_as(const Piece& piece, cudaStream_t stream) {
+    const auto kernel = copy_lines<kItemBytes, kThreads, kLogLines, kLogX, kLogY>;
     return launch_kernel(kernel, static_cast<unsigned>(piece.num_blocks), kThreads, count_packed_bytes(kLogLines), stream, piece);
+}
+
+// Few lines are short work: the code for one pair of widths is what must come from memory.
+template <int kItemBytes, int kThreads, int kLogX>
+AicfStatus launch_few_lines_from(const Piece& piece, cudaStream_t stream) {
+    constexpr int kLogLines = find_log_few_lines(kThreads);
+    if (piece.log_y == 4) return launch_lines_as<kItemBytes, kThreads, kLogLines, kLogX, 4>(piece, stream);
+    if constexpr (kItemBytes <= 4) {
+        if (piece.log_y == 2) return launch_lines_as<kItemBytes, kThreads, kLogLines, kLogX, 2>(piece, stream);
+    }
+    if constexpr (kItemBytes <= 2) {
+        if (piece.log_y < 2) return launch_lines_as<kItemBytes, kThreads, kLogLines, kLogX, 0>(piece, stream);
+    }
+    return launch_lines_as<kItemBytes, kThreads, kLogLines, kLogX, 3>(piece, stream);
+}
+
+template <int kItemBytes, int kThreads>
+AicfStatus launch_few_lines(const Piece& piece, cudaStream_t stream) {
+    if (piece.log_x == 4) return launch_few_lines_from<kItemBytes, kThreads, 4>(piece, stream);
+    if constexpr (kItemBytes <= 4) {
+        if (piece.log_x == 2) return launch_few_lines_from<kItemBytes, kThreads, 2>(piece, stream);
+    }
+    if constexpr (kItemBytes <= 2) {
+        if (piece.log_x < 2) return launch_few_lines_from<kItemBytes, kThreads, 0>(piece, stream);
+    }
+    return launch_few_lines_from<kItemBytes, kThreads, 3>(piece, stream);
 }
 
 template <int kItemBytes, int kThreads>
 AicfStatus launch_lines_with(const Piece& piece, cudaStream_t stream) {
-    if (piece.log_lines == kLogMostLines) return launch_lines_of<kItemBytes, kThreads, kLogMostLines>(piece, stream);
-    return launch_lines_of<kItemBytes, kThreads, find_log_few_lines(kThreads)>(piece, stream);
+    if (piece.log_lines != kLogMostLines) return launch_few_lines<kItemBytes, kThreads>(piece, stream);
+    const bool is_wide = piece.log_x == 4 && piece.log_y == 4;
+    return is_wide ? launch_lines_as<kItemBytes, kThreads, kLogMostLines, 4, 4>(piece, stream)
+                   : launch_lines_as<kItemBytes, kThreads, kLogMostLines, kAnyLog, kAnyLog>(piece, stream);
 }
 
 template <Tunables t>
@@ -267,7 +294,7 @@ AicfStatus launch_best_way(const Params& p, cudaStream_t stream) {
     const Part* copied = find_copied(parts);
     if (p.pieces == 1 && copied != nullptr) {
         const Frame frame = make_frame(p, *copied, log_bytes);
-        const Gathering gathering = choose_gathering(frame, log_bytes);
+        const Gathering gathering = choose_gathering(frame, log_bytes, planned.are_alike && first.way == Way::kTiles);
         if (gathering != Gathering::kNone) {
             const Gather gather = make_gather(frame, copied->x, static_cast<char*>(p.y0), log_bytes, gathering);
             return launch_gather<t>(gather, gathering, log_bytes, stream);

@@ -249,16 +249,25 @@ __device__ __forceinline__ void write_as_wide(const Piece& p, const TilePart& t,
     }
 }
 
+// Accesses of 2^kLogX bytes; narrower ones than of a word are of shifted words.
+template <int kItemBytes, int kLogX, int kThreads, int kLogLines>
+__device__ __forceinline__ void read_as_wide(const Piece& p, const TilePart& t, char* shared) {
+    if constexpr (kLogX >= 2) {
+        read_lines<1 << kLogX, kThreads, kLogLines>(p, t, shared);
+    } else {
+        read_shifted_lines<typename Access<kItemBytes>::Type, kThreads, kLogLines>(p, t, shared);
+    }
+}
+
 // The accesses are as wide as the host found, log_x and log_y of the piece; those of y are of 2 bytes for elements of 2 only.
 template <int kItemBytes, int kThreads, int kLogLines>
 __device__ __forceinline__ void read_tile(const Piece& p, const TilePart& t, char* shared) {
-    if (p.log_x == 4) return read_lines<16, kThreads, kLogLines>(p, t, shared);
-    if (p.log_x == 3) return read_lines<8, kThreads, kLogLines>(p, t, shared);
+    if (p.log_x == 4) return read_as_wide<kItemBytes, 4, kThreads, kLogLines>(p, t, shared);
+    if (p.log_x == 3) return read_as_wide<kItemBytes, 3, kThreads, kLogLines>(p, t, shared);
     if constexpr (kItemBytes <= 4) {
-        if (p.log_x == 2) return read_lines<4, kThreads, kLogLines>(p, t, shared);
+        if (p.log_x == 2) return read_as_wide<kItemBytes, 2, kThreads, kLogLines>(p, t, shared);
     }
-    if constexpr (kItemBytes == 2) read_shifted_lines<std::uint16_t, kThreads, kLogLines>(p, t, shared);
-    if constexpr (kItemBytes == 1) read_shifted_lines<std::uint8_t, kThreads, kLogLines>(p, t, shared);
+    if constexpr (kItemBytes <= 2) read_as_wide<kItemBytes, 0, kThreads, kLogLines>(p, t, shared);
 }
 
 template <int kItemBytes, int kThreads, int kLogLines>
@@ -271,19 +280,22 @@ __device__ __forceinline__ void write_tile(const Piece& p, const TilePart& t, co
     if constexpr (kItemBytes <= 2) write_as_wide<kItemBytes, 0, kThreads, kLogLines>(p, t, shared);
 }
 
-template <int kItemBytes, int kThreads, int kLogLines>
-__device__ __forceinline__ void turn_lines(const Piece& p, const TilePart& t, char* shared) {
-    read_tile<kItemBytes, kThreads, kLogLines>(p, t, shared);
-    __syncthreads();
-    write_tile<kItemBytes, kThreads, kLogLines>(p, t, shared);
-}
+// A width that the piece says, in place of one that the compiler knows.
+inline constexpr int kAnyLog = -1;
 
-// Accesses of 16 bytes on both sides.
-template <int kItemBytes, int kThreads, int kLogLines>
-__device__ __forceinline__ void turn_wide_lines(const Piece& p, const TilePart& t, char* shared) {
-    read_lines<16, kThreads, kLogLines>(p, t, shared);
+template <int kItemBytes, int kThreads, int kLogLines, int kLogX = kAnyLog, int kLogY = kAnyLog>
+__device__ __forceinline__ void turn_lines(const Piece& p, const TilePart& t, char* shared) {
+    if constexpr (kLogX == kAnyLog) {
+        read_tile<kItemBytes, kThreads, kLogLines>(p, t, shared);
+    } else {
+        read_as_wide<kItemBytes, kLogX, kThreads, kLogLines>(p, t, shared);
+    }
     __syncthreads();
-    write_as_wide<kItemBytes, 4, kThreads, kLogLines>(p, t, shared);
+    if constexpr (kLogY == kAnyLog) {
+        write_tile<kItemBytes, kThreads, kLogLines>(p, t, shared);
+    } else {
+        write_as_wide<kItemBytes, kLogY, kThreads, kLogLines>(p, t, shared);
+    }
 }
 
 // Tiles of all lines, of elements of up to 4 bytes.
