@@ -59,11 +59,11 @@ __device__ __forceinline__ Origin find_origin(const Gather& g, int number) {
     return found;
 }
 
-// Bits from `first` to `end` - 1, of the lowest kCount.
-template <int kCount>
+// Bits from `first` to `end` - 1, as far as there are.
 __device__ __forceinline__ unsigned make_mask(int first, int end) {
-    const int low = min(max(first, 0), kCount), high = min(max(end, 0), kCount);
-    return high > low ? (1u << high) - (1u << low) : 0;
+    // Shifts by 32 and more give 0.
+    const unsigned from = __funnelshift_lc(0, ~0u, static_cast<unsigned>(max(first, 0)));
+    return from & ~__funnelshift_lc(0, ~0u, static_cast<unsigned>(max(end, 0)));
 }
 
 // A pack of y: 16 bytes from a multiple of 16 on. They are of one row or of two, as no row is shorter.
@@ -82,12 +82,12 @@ struct GatheredPack {
         const int left = static_cast<int>(inner.extent.divisor) - place;
         const Origin here = find_origin<1, kAxes>(g, row);
         const int first = inner.first - place;
-        unsigned mask = here.is_inside ? make_mask<kCount>(first, first + inner.count) : 0;
+        unsigned mask = here.is_inside ? make_mask(first, first + inner.count) : 0;
         const char *from = g.x + here.offset - first * kBytes, *next = from;
         if (left < kCount && at + left < g.num_elements) {
             const Origin there = find_origin<1, kAxes>(g, row + 1);
             const int begin = left + inner.first;
-            if (there.is_inside) mask |= make_mask<kCount>(begin, begin + inner.count);
+            if (there.is_inside) mask |= make_mask(begin, begin + inner.count);
             next = g.x + there.offset - begin * kBytes;
         }
 #pragma unroll

@@ -36,13 +36,14 @@ struct Frame {
         return true;
     }
 
-    // Joins neighbours where x has all places of the inner one, and the outer one goes on where that ends. y has no gaps.
+    // Joins neighbours where x has all places of the inner one, and the outer one goes on where that ends, on both sides.
     void merge() {
         int count = 0;
         for (int k = 0; k < num_axes; ++k) {
             Span& inner = axes[std::max(count - 1, 0)];
             const Span& outer = axes[k];
-            if (count > 0 && inner.count == inner.extent && outer.x_step == inner.x_step * inner.extent) {
+            const bool goes_on = outer.x_step == inner.x_step * inner.extent && outer.y_step == inner.y_step * inner.extent;
+            if (count > 0 && inner.count == inner.extent && goes_on) {
                 inner = {inner.extent * outer.extent, inner.extent * outer.first, inner.extent * outer.count, inner.x_step, inner.y_step};
             } else {
                 axes[count++] = outer;

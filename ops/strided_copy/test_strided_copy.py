@@ -125,36 +125,48 @@ def test_no_access_to_shared_memory_conflicts(device: Device, open_kernel: Open,
 EXTENTS = [(64, 128), (40, 200), (132, 36), (256, 50), (65, 131), (37, 300)]
 
 
-@pytest.mark.parametrize("dtype", ["uint8", "int16", "int32"])
+@pytest.mark.parametrize("kernel", ["packed", "gathered"])
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "int32", "int64"])
 @pytest.mark.parametrize("shape", EXTENTS, ids=str)
-def test_tiles_of_words_move_every_element(device: Device, open_kernel: Open, shape: tuple[int, int], dtype: str) -> None:
+def test_tiles_of_words_move_every_element(device: Device, open_kernel: Open, shape: tuple[int, int], dtype: str, kernel: str) -> None:
     rng = np.random.default_rng(11)
-    x = rng.integers(0, 127, (1, 2, 1, *shape)).astype(dtype)
-    np.testing.assert_array_equal(permute(device, open_kernel("packed"), x, (0, 1, 2, 4, 3)), x.transpose(0, 1, 2, 4, 3))
+    # Of bytes more than what goes element after element.
+    x = rng.integers(0, 127, (1, 16 if dtype == "uint8" else 2, 1, *shape)).astype(dtype)
+    np.testing.assert_array_equal(permute(device, open_kernel(kernel), x, (0, 1, 2, 4, 3)), x.transpose(0, 1, 2, 4, 3))
 
 
+def test_large_tiles_of_eight_bytes_move_every_element(device: Device, open_kernel: Open) -> None:
+    """There are enough for every multiprocessor, of whole accesses and of single elements."""
+    for shape in ((24, 1, 1, 129, 372), (33, 1, 1, 130, 260)):
+        x = np.arange(np.prod(shape), dtype="int64").reshape(shape)
+        np.testing.assert_array_equal(permute(device, open_kernel("gathered"), x, (0, 1, 2, 4, 3)), x.transpose(0, 1, 2, 4, 3))
+
+
+@pytest.mark.parametrize("kernel", ["packed", "gathered"])
 @pytest.mark.parametrize("dtype", ["uint8", "int16", "int32"])
 @pytest.mark.parametrize("order", [(3, 0, 4, 1, 2), (4, 2, 0, 3, 1), (0, 4, 3, 1, 2), (1, 4, 0, 2, 3), (2, 3, 4, 0, 1)], ids=str)
 @pytest.mark.parametrize("shape", [(2, 18, 11, 41, 12), (3, 5, 8, 6, 16), (16, 4, 2, 9, 6)], ids=str)
 def test_short_axes_that_go_on_in_others_share_a_tile(
-    device: Device, open_kernel: Open, shape: tuple[int, ...], order: tuple[int, ...], dtype: str
+    device: Device, open_kernel: Open, shape: tuple[int, ...], order: tuple[int, ...], dtype: str, kernel: str
 ) -> None:
     rng = np.random.default_rng(17)
     x = rng.integers(0, 127, shape).astype(dtype)
-    np.testing.assert_array_equal(permute(device, open_kernel("packed"), x, order), x.transpose(order))
+    np.testing.assert_array_equal(permute(device, open_kernel(kernel), x, order), x.transpose(order))
 
 
 @pytest.mark.parametrize("shape", [(64, 64), (128, 256), (256, 33), (49, 200)], ids=str)
-@pytest.mark.parametrize("dtype", ["uint8", "int16", "int32"])
+@pytest.mark.parametrize(
+    ("kernel", "dtype"), [("packed", "uint8"), ("packed", "int16"), ("packed", "int32"), ("gathered", "int32"), ("gathered", "int64")]
+)
 def test_tiles_of_words_access_shared_memory_without_conflicts(
-    device: Device, open_kernel: Open, shape: tuple[int, int], dtype: str
+    device: Device, open_kernel: Open, shape: tuple[int, int], kernel: str, dtype: str
 ) -> None:
     if device.observer is None:
         pytest.skip("conflicts are counted on the emulated device")
-    x = np.zeros((1, 1, 1, *shape), dtype)
+    x = np.zeros((17 if kernel == "gathered" else 1, 1, 1, *shape), dtype)
     with device.observer.observe((), counters=True):
         device.observer.take_counters()
-        permute(device, open_kernel("packed"), x, (0, 1, 2, 4, 3))
+        permute(device, open_kernel(kernel), x, (0, 1, 2, 4, 3))
         (counted,) = device.observer.take_counters()
     assert counted.counts["shared_load_wavefronts"] > 0
     assert counted.counts["shared_load_conflicts"] == counted.counts["shared_store_conflicts"] == 0
@@ -174,9 +186,10 @@ def test_a_tile_of_words_takes_few_instructions(device: Device, open_kernel: Ope
     assert 0 < counted.counts["warp_instructions"] / moved_kib <= most
 
 
+@pytest.mark.parametrize("kernel", ["packed", "gathered"])
 @pytest.mark.parametrize("dtype", ["uint8", "int16", "int32"])
 @pytest.mark.parametrize("gaps", [False, True], ids=["no gaps", "gaps"])
-def test_rows_that_begin_anywhere_are_shifted_into_place(device: Device, open_kernel: Open, dtype: str, gaps: bool) -> None:
+def test_rows_that_begin_anywhere_are_shifted_into_place(device: Device, open_kernel: Open, dtype: str, gaps: bool, kernel: str) -> None:
     """Rows of x and y begin at every residue of 16 bytes against each other; what lies between the rows of y stays."""
     rng, item = np.random.default_rng(13), np.dtype(dtype).itemsize
     rows, columns, pitch = 33, 64 // item + 77, 64 // item + 78
@@ -189,9 +202,72 @@ def test_rows_that_begin_anywhere_are_shifted_into_place(device: Device, open_ke
         source.view(shape, dtype, 0, (0, 0, width * item, 0, item)),
         buffer.view(shape, dtype, item, (0, 0, pitch * item, 0, item)),
     )
-    launch(device, open_kernel("packed"), [views])
+    launch(device, open_kernel(kernel), [views])
     whole[:, 1:] = x[:, :columns]
     np.testing.assert_array_equal(buffer.view(whole.shape, dtype).copy_to_host(), whole)
+
+
+def put(
+    device: Device, launchable: Launchable, x: DeviceArray, shape: tuple[int, ...], places: Sequence[int], lead: int
+) -> NDArray[np.generic]:
+    """Return an array of this shape with ``x`` at ``places``, put by one launch that begins ``lead`` elements into a buffer of threes."""
+    around = np.full(int(np.prod(shape)) + 2 * lead, 3, x.dtype)
+    buffer = upload(device, around)
+    y = buffer.view(shape, x.dtype, lead * x.dtype.itemsize)
+    arrays: dict[str, DeviceArray | None] = {f"{stem}{i}": None for stem in "xy" for i in range(MAX_PIECES)} | {"x0": x, "y0": y}
+    stream = device.create_stream(non_blocking=True)
+    at = dict(zip(NOWHERE, places, strict=True))
+    launchable.launch(workspace=0, stream=stream.handle, pieces=1, whole=True, **at, **arrays)
+    device.synchronize()
+    written = buffer.view(around.shape, x.dtype).copy_to_host()
+    assert (written[:lead] == 3).all() and (written[lead + int(np.prod(shape)) :] == 3).all()
+    return written[lead : lead + int(np.prod(shape))].reshape(shape)
+
+
+# What is put (b, n, c, d), into what, and where: margins of one place, on one side only, of whole rows, rows of less than a pack, a crop.
+MARGINS = [
+    ((1, 5, 14, 14), (1, 5, 16, 16), (0, 0, 1, 1)),
+    ((1, 3, 9, 31), (1, 3, 9, 40), (0, 0, 0, 9)),
+    ((2, 3, 4, 30), (4, 5, 6, 30), (1, 2, 0, 0)),
+    ((2, 3, 8, 3), (2, 5, 9, 5), (0, 1, 1, 1)),
+    ((2, 6, 20, 50), (1, 4, 11, 41), (-1, -2, -3, -5)),
+    ((3, 4, 5, 17), (7, 9, 11, 22), (2, 3, 4, 2)),
+]
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "int32", "int64"])
+@pytest.mark.parametrize(("inside", "outside", "places"), MARGINS, ids=[f"{inside} in {outside}" for inside, outside, _ in MARGINS])
+def test_what_is_around_a_piece_is_zero(
+    device: Device, open_kernel: Open, inside: tuple[int, ...], outside: tuple[int, ...], places: tuple[int, ...], dtype: str
+) -> None:
+    rng = np.random.default_rng(19)
+    item = np.dtype(dtype).itemsize
+    # Rows of x with gaps, and of its own; the second is cut from a buffer's end.
+    for gap in (0, 3):
+        x = rng.integers(1, 127, (2, *inside[:3], inside[3] + gap)).astype(dtype)
+        source = upload(device, x.reshape(-1)[: x.size - gap]).view((2, *inside), dtype, 0, x.strides)
+        expected = np.zeros((2, *(max(a, b) for a, b in zip(inside, outside, strict=True))), dtype)
+        begin = tuple(max(at, 0) for at in places)
+        taken = x[..., : inside[3]][(slice(None), *(slice(max(-at, 0), None) for at in places))]
+        ends = tuple(slice(b, b + n) for b, n in zip(begin, taken.shape[1:], strict=True))
+        expected[(slice(None), *ends)] = taken
+        expected = expected[(slice(None), *(slice(0, extent) for extent in outside))]
+        for lead in {0, 1, 16 // item - 1}:
+            np.testing.assert_array_equal(put(device, open_kernel("gathered"), source, (2, *outside), places, lead), expected)
+
+
+def test_a_margin_takes_few_instructions(device: Device, open_kernel: Open) -> None:
+    """At 219 warp instructions per KiB that moves, an H200 issues as long as its memory moves."""
+    if device.observer is None:
+        pytest.skip("instructions are counted on the emulated device")
+    x = np.ones((4, 1, 16, 56, 56), "int16")
+    with device.observer.observe((), counters=True):
+        source = upload(device, x).view(x.shape, x.dtype)
+        device.observer.take_counters()
+        y = put(device, open_kernel("gathered"), source, (4, 1, 16, 58, 58), (0, 0, 1, 1), 0)
+        (counted,) = device.observer.take_counters()
+    assert y.sum() == x.sum()
+    assert 0 < counted.counts["warp_instructions"] / ((x.nbytes + y.nbytes) / 1024) <= 210
 
 
 def test_libraries_are_asked_for_what_a_problem_is() -> None:
@@ -260,11 +336,12 @@ def test_a_plan_that_leaves_something_out_is_refused(
 
 
 @pytest.mark.slow  # a kernel is compiled and proved
-def test_pieces_that_are_numbered_in_64_bits_are_right(device: Device, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kernel", ["packed", "gathered"])
+def test_pieces_that_are_numbered_in_64_bits_are_right(device: Device, tmp_path: Path, kernel: str) -> None:
     """They have 2^31 accesses and more; here the limit is lower."""
     low = UNDER_TEST.patch(tmp_path, "strided_copy/planning.hpp", "(std::int64_t{1} << 31) - (1 << 16)", "100")
     low = low.patch(tmp_path / "few", "strided_copy/planning.hpp", "kManyBlocks = 1 << 16", "kManyBlocks = 2")
-    variant = VARIANTS["packed"]
+    variant = VARIANTS[kernel]
     problems = low.verify(device, variant, low.open([variant])(variant), Effort(num_hidden=0))
     assert {p.status for p in problems} == {"passed"}
 
