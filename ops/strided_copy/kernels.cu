@@ -1,14 +1,14 @@
 // Copies of up to 8 pieces of up to 5 axes, any strides on both sides: y_i[a, b, n, c, d] = x_i[a, b, n, c, d]. Bits are moved. Pieces
 // that are put into a whole come with boxes of zeros around them (parts.hpp).
 //
-// | kernel | idea                                                                                                            |
-// |--------|-----------------------------------------------------------------------------------------------------------------|
-// | naive  | a thread per element, which divides its number by the extents                                                   |
-// | merged | axes in the order of y's memory, merged where both sides allow; accesses as wide as both sides allow            |
-// | turned | the same, and pieces whose innermost axes differ go through tiles in shared memory                              |
-// | packed | the same, tiles by words (packed.cuh); rows that begin anywhere by shifted words (shifted.cuh)                  |
-// | gathered | a kernel per way, for launches that have one: small tiles for small pieces, tiles by words of 8 bytes, and for |
-// |        | one piece in a dense y, zeros around it or not, every pack of y from where its elements are (gathered.cuh)      |
+// | kernel   | idea                                                                                                          |
+// |----------|---------------------------------------------------------------------------------------------------------------|
+// | naive    | a thread per element, which divides its number by the extents                                                 |
+// | merged   | axes in the order of y's memory, merged where both sides allow; accesses as wide as both sides allow          |
+// | turned   | the same, and pieces whose innermost axes differ go through tiles in shared memory                            |
+// | packed   | the same, tiles by words (packed.cuh); rows that begin anywhere by shifted words (shifted.cuh)                |
+// | gathered | a kernel per way, for launches that have one; small tiles for small pieces; one piece in a dense y, zeros     |
+// |          | around it or not, by packs of y or by elements (gathered.cuh); tiles by words of 8 bytes                      |
 #include <cstdint>
 
 #include "strided_copy/api.hpp"

@@ -73,14 +73,14 @@ AicfStatus launch_naive(const Params& p, cudaStream_t stream) {
     return launch_kernel(copy_naive<Word, kThreads>, static_cast<unsigned>(all.first_blocks[parts.count]), kThreads, 0, stream, all);
 }
 
-void plan_part(const Part& part, int log_bytes, int threads, int items, Rung rung, Piece* piece) {
+void plan_part(const Part& part, int log_bytes, int threads, int items, Rung rung, const Wish& wish, Piece* piece) {
     Shape shape;
     for (int k = kMaxAxes - 1; k >= 0; --k) {
         shape.insert({part.extents[k], part.x_strides[k] << log_bytes, part.y_strides[k] << log_bytes});
     }
     piece->x = part.x;
     piece->y = part.y;
-    plan_piece(shape, log_bytes, threads, items, rung, piece);
+    plan_piece(shape, log_bytes, threads, items, rung, wish, piece);
 }
 
 template <Tunables t, Rung kRung, int kCapacity>
@@ -92,7 +92,7 @@ AicfStatus launch_parts(const Parts& parts, int log_bytes, cudaStream_t stream) 
     for (int i = 0; i < parts.count; ++i) {
         Piece& piece = plan.pieces[i];
         piece.first_block = static_cast<int>(blocks);
-        plan_part(parts.list[i], log_bytes, t.threads, t.items, kRung, &piece);
+        plan_part(parts.list[i], log_bytes, t.threads, t.items, kRung, Wish{}, &piece);
         blocks += piece.num_blocks;
         if (piece.way == Way::kTiles) shared_bytes = std::max(shared_bytes, piece.pitch_bytes << piece.log_down);
         if (piece.way == Way::kPacked) shared_bytes = std::max(shared_bytes, count_packed_bytes(kLogMostLines));
@@ -116,17 +116,34 @@ struct Planned {
     bool are_alike;  // all go the same way by accesses of the same width
 };
 
-Planned plan_alike(const Parts& parts, int log_bytes, int threads, int items) {
+Planned plan_as(const Parts& parts, int log_bytes, int threads, int items, const Wish& wish) {
     Planned planned = {};
-    if (parts.count > kMaxPieces) return planned;
     planned.count = parts.count;
     planned.are_alike = true;
     for (int i = 0; i < parts.count; ++i) {
         Piece& piece = planned.pieces[i];
-        plan_part(parts.list[i], log_bytes, threads, items, Rung::kGathered, &piece);
+        plan_part(parts.list[i], log_bytes, threads, items, Rung::kGathered, wish, &piece);
         planned.are_alike &= piece.way == planned.pieces[0].way && piece.log_bytes == planned.pieces[0].log_bytes;
     }
     return planned;
+}
+
+// What pieces could agree on that do not go alike.
+Wish find_wish(const Planned& planned, int log_bytes) {
+    constexpr int kWide = 3;
+    bool are_wide = true, can_be_rows = log_bytes < kWide;
+    for (int i = 0; i < planned.count; ++i) {
+        const Piece& piece = planned.pieces[i];
+        are_wide &= piece.way == Way::kRuns && piece.log_bytes >= kWide;
+        can_be_rows &= piece.x != nullptr && (piece.way == Way::kRuns || piece.way == Way::kRows);
+    }
+    return are_wide ? Wish{kWide, false} : Wish{Wish{}.log_widest, can_be_rows};
+}
+
+Planned plan_alike(const Parts& parts, int log_bytes, int threads, int items) {
+    if (parts.count > kMaxPieces) return {};
+    const Planned planned = plan_as(parts, log_bytes, threads, items, Wish{});
+    return planned.are_alike ? planned : plan_as(parts, log_bytes, threads, items, find_wish(planned, log_bytes));
 }
 
 // One access a thread where more would leave multiprocessors without a block or with one more than others.

@@ -12,6 +12,12 @@ namespace aicf::strided_copy {
 // Accesses and places that 31 bits number, whatever a block adds.
 inline constexpr std::int64_t kMostCounted = (std::int64_t{1} << 31) - (1 << 16);
 
+// What several pieces of a launch can agree on: accesses no wider than 2^log_widest bytes, or all of them as rows.
+struct Wish {
+    int log_widest = 4;
+    bool rows = false;
+};
+
 // A piece on its way to a plan, in bytes: axes from the innermost of y on.
 struct Shape {
     struct Side {
@@ -29,6 +35,15 @@ struct Shape {
         axes[at] = axis;
     }
 
+    // Where the innermost axis steps over gaps on either side, an axis of one element comes before it, if there is room.
+    void insert_element(std::int64_t item) {
+        const bool is_run = axes[0].x_step == item && axes[0].y_step == item;
+        if (is_run || num_axes == kMaxAxes) return;
+        std::copy_backward(axes, axes + num_axes, axes + num_axes + 1);
+        axes[0] = {1, item, item};
+        ++num_axes;
+    }
+
     // Joins neighbours where the outer one goes on where the inner one ends, on both sides.
     void merge() {
         int count = 0;
@@ -44,15 +59,15 @@ struct Shape {
         if (count == 0) axes[num_axes++] = {1, 0, 0};
     }
 
-    // Makes the innermost axis one of accesses as wide as 16 bytes, its extent and all addresses allow; returns the logarithm of their
-    // bytes. Elements have 2^log_bytes.
-    int widen(std::uintptr_t addresses, int log_bytes) {
+    // Makes the innermost axis one of accesses as wide as 2^log_widest bytes, its extent and all addresses allow; returns the logarithm of
+    // their bytes. Elements have 2^log_bytes.
+    int widen(std::uintptr_t addresses, int log_bytes, int log_widest) {
         const std::int64_t item = std::int64_t{1} << log_bytes;
         if (axes[0].extent > 1 && (axes[0].x_step != item || axes[0].y_step != item)) return log_bytes;
         std::uint64_t all = addresses | static_cast<std::uint64_t>(axes[0].extent * item);
         for (int i = 1; i < num_axes; ++i) all |= static_cast<std::uint64_t>(axes[i].x_step | axes[i].y_step);
         int log_wide = log_bytes;
-        while (log_wide < 4 && (all >> log_wide & 1) == 0) ++log_wide;
+        while (log_wide < log_widest && (all >> log_wide & 1) == 0) ++log_wide;
         axes[0].extent >>= log_wide - log_bytes;
         axes[0].x_step = axes[0].y_step = std::int64_t{1} << log_wide;
         return log_wide;
@@ -186,13 +201,15 @@ inline bool plan_lines(const Shape& shape, int log_bytes, int threads, Rung rung
 }
 
 // Rows of neighbours on both sides that allow only narrow accesses, in packs of 16 bytes of y: a row has as many as one that begins a byte
-// before a multiple of 16.
-inline bool plan_rows(Shape shape, int log_bytes, Piece* piece) {
-    constexpr std::int64_t kLeastBytes = 32, kMostBytes = 1 << 30;
+// before a multiple of 16. Where they are wished for, rows may be as short as an element.
+inline bool plan_rows(Shape shape, int log_bytes, const Wish& wish, Piece* piece) {
+    constexpr std::int64_t kMostBytes = 1 << 30;
+    const std::int64_t least_bytes = wish.rows ? 1 : 32;
     const std::int64_t item = std::int64_t{1} << log_bytes;
+    if (wish.rows) shape.insert_element(item);
     Shape::Side& inner = shape.axes[0];
     const std::int64_t row_bytes = inner.extent * item;
-    if (log_bytes > 2 || inner.x_step != item || inner.y_step != item || row_bytes < kLeastBytes || row_bytes > kMostBytes) return false;
+    if (log_bytes > 2 || inner.x_step != item || inner.y_step != item || row_bytes < least_bytes || row_bytes > kMostBytes) return false;
     inner = {(row_bytes + 14) / 16 + 1, 0, 0};
     if (shape.count_places() > kMostCounted) return false;
     piece->num_accesses = shape.count_places();
@@ -204,7 +221,7 @@ inline bool plan_rows(Shape shape, int log_bytes, Piece* piece) {
 }
 
 // Fills in all of a piece but where its blocks begin. Its addresses are known.
-inline void plan_piece(Shape shape, int log_bytes, int threads, int items, Rung rung, Piece* piece) {
+inline void plan_piece(Shape shape, int log_bytes, int threads, int items, Rung rung, const Wish& wish, Piece* piece) {
     constexpr std::int64_t kManyBlocks = 1 << 16;
     shape.merge();
     const std::int64_t dense_bytes = shape.find_dense_bytes(log_bytes);
@@ -220,9 +237,10 @@ inline void plan_piece(Shape shape, int log_bytes, int threads, int items, Rung 
     }
     const auto addresses = reinterpret_cast<std::uintptr_t>(piece->x) | reinterpret_cast<std::uintptr_t>(piece->y);
     const Shape narrow = shape;
-    piece->log_bytes = shape.widen(addresses, log_bytes);
+    piece->log_bytes = shape.widen(addresses, log_bytes, wish.log_widest);
     constexpr int kNarrow = 3;
-    if (rung >= Rung::kPacked && piece->log_bytes < kNarrow && piece->x != nullptr && plan_rows(narrow, log_bytes, piece)) {
+    if (rung >= Rung::kPacked && (wish.rows || piece->log_bytes < kNarrow) && piece->x != nullptr &&
+        plan_rows(narrow, log_bytes, wish, piece)) {
         piece->num_blocks = static_cast<int>((piece->num_accesses - 1) / (threads * items) + 1);
         return;
     }
