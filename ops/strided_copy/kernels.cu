@@ -123,7 +123,8 @@ __device__ __forceinline__ void copy_runs(const Piece& p, int block) {
     }
 }
 
-__device__ __forceinline__ TilePart find_part(const Piece& p, int block) {
+template <bool kHasFolds>
+__device__ __forceinline__ TilePart<kHasFolds> find_part(const Piece& p, int block) {
     const int row = p.tiles_down.divide(block), rest = p.tiles_across.divide(row);
     const int first_down = p.tiles_down.find_remainder(block, row) << p.log_down;
     const int first_across = p.tiles_across.find_remainder(row, rest) << p.log_across;
@@ -137,7 +138,7 @@ __device__ __forceinline__ TilePart find_part(const Piece& p, int block) {
 template <class Word, int kThreads>
 __device__ __forceinline__ void turn_tile(const Piece& p, int block, char* shared) {
     constexpr int kItems = (1 << kLogTile) / kThreads;
-    const TilePart part = find_part(p, block);
+    const TilePart<true> part = find_part<true>(p, block);
     const Axis &down = p.axes[0], &across = p.axes[1];
     const int num_down = part.num_down, num_across = part.num_across;
     const char* const x = part.x + part.first_down * down.x_step;
@@ -227,7 +228,7 @@ __global__ void __launch_bounds__(kThreads, 768 / kThreads) copy_pieces(const __
         if (p.way == Way::kTiles) return turn_tiles<kThreads>(p, block, shared);
     }
     if constexpr (kRung >= Rung::kPacked) {
-        if (p.way == Way::kPacked) return turn_packed<kThreads>(p, find_part(p, block), shared);
+        if (p.way == Way::kPacked) return turn_packed<kThreads>(p, find_part<true>(p, block), shared);
         if (p.way == Way::kRows) return shift_rows<kThreads, kItems>(p, block);
     }
     copy_runs<kThreads, kItems>(p, block);
@@ -256,10 +257,10 @@ __global__ void __launch_bounds__(kThreads, find_resident_threads(kItems) / kThr
 }
 
 // Tiles of words of one piece. grid: its tiles.
-template <int kItemBytes, int kThreads, int kLogLines, int kLogX, int kLogY>
+template <int kItemBytes, int kThreads, int kLogLines, int kLogX, int kLogY, bool kHasFolds>
 __global__ void __launch_bounds__(kThreads, 1024 / kThreads) copy_lines(const __grid_constant__ Piece p) {
     extern __shared__ __align__(16) char shared[];
-    turn_lines<kItemBytes, kThreads, kLogLines, kLogX, kLogY>(p, find_part(p, static_cast<int>(blockIdx.x)), shared);
+    turn_lines<kItemBytes, kThreads, kLogLines, kLogX, kLogY>(p, find_part<kHasFolds>(p, static_cast<int>(blockIdx.x)), shared);
 }
 
 // kItems packs of y a thread, a block's width apart. grid: packs by blocks.

@@ -192,7 +192,8 @@ AicfStatus launch_rows(const Planned& planned, cudaStream_t stream) {
 
 template <int kItemBytes, int kThreads, int kLogLines, int kLogX, int kLogY>
 AicfStatus launch_lines_as(const Piece& piece, cudaStream_t stream) {
-    const auto kernel = copy_lines<kItemBytes, kThreads, kLogLines, kLogX, kLogY>;
+    constexpr bool kHasFolds = kLogX == kAnyLog;
+    const auto kernel = copy_lines<kItemBytes, kThreads, kLogLines, kLogX, kLogY, kHasFolds>;
     return launch_kernel(kernel, static_cast<unsigned>(piece.num_blocks), kThreads, count_packed_bytes(kLogLines), stream, piece);
 }
 
@@ -224,10 +225,14 @@ AicfStatus launch_few_lines(const Piece& piece, cudaStream_t stream) {
 
 template <int kItemBytes, int kThreads>
 AicfStatus launch_lines_with(const Piece& piece, cudaStream_t stream) {
-    if (piece.log_lines != kLogMostLines) return launch_few_lines<kItemBytes, kThreads>(piece, stream);
-    const bool is_wide = piece.log_x == 4 && piece.log_y == 4;
-    return is_wide ? launch_lines_as<kItemBytes, kThreads, kLogMostLines, 4, 4>(piece, stream)
-                   : launch_lines_as<kItemBytes, kThreads, kLogMostLines, kAnyLog, kAnyLog>(piece, stream);
+    constexpr int kFew = find_log_few_lines(kThreads);
+    const bool are_few = piece.log_lines != kLogMostLines;
+    if (piece.down.step != 0 || piece.across.step != 0 || (!are_few && (piece.log_x != 4 || piece.log_y != 4))) {
+        return are_few ? launch_lines_as<kItemBytes, kThreads, kFew, kAnyLog, kAnyLog>(piece, stream)
+                       : launch_lines_as<kItemBytes, kThreads, kLogMostLines, kAnyLog, kAnyLog>(piece, stream);
+    }
+    return are_few ? launch_few_lines<kItemBytes, kThreads>(piece, stream)
+                   : launch_lines_as<kItemBytes, kThreads, kLogMostLines, 4, 4>(piece, stream);
 }
 
 template <Tunables t>

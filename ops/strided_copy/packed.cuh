@@ -22,7 +22,8 @@ inline constexpr int kPitchWords = kLineWords + 1;
 inline constexpr int count_packed_bytes(int log_lines) { return 4 * kPitchWords << log_lines; }
 
 // A tile's part of a piece: its first line in x and its first element of a column in y, which places of both axes are these, and how many
-// are left from there on.
+// are left from there on. Where it has no folds, the axes are as they are.
+template <bool kHasFolds>
 struct TilePart {
     const char* x;  // of place 0 of axis 0
     char* y;        // of place 0 of axis 1
@@ -31,10 +32,18 @@ struct TilePart {
     int log_down;
 
     __device__ __forceinline__ const char* find_row(const Piece& p, int row) const {
-        return x + p.down.find_offset(first_down + row, p.axes[0].x_step);
+        return x + find_offset(p.down, first_down + row, p.axes[0].x_step);
     }
     __device__ __forceinline__ char* find_column(const Piece& p, int column) const {
-        return y + p.across.find_offset(first_across + column, p.axes[1].y_step);
+        return y + find_offset(p.across, first_across + column, p.axes[1].y_step);
+    }
+
+    static __device__ __forceinline__ std::int64_t find_offset(const Fold& fold, int place, std::int64_t step) {
+        if constexpr (kHasFolds) {
+            return fold.find_offset(place, step);
+        } else {
+            return static_cast<std::int64_t>(static_cast<unsigned>(place)) * step;
+        }
     }
 };
 
@@ -74,8 +83,8 @@ struct LineWalk {
 };
 
 // Reads lines of x by accesses of kBytes, up to 16 of a thread under way at once.
-template <int kBytes, int kThreads, int kLogLines>
-__device__ __forceinline__ void read_lines(const Piece& p, const TilePart& t, char* shared) {
+template <int kBytes, int kThreads, int kLogLines, class Tile>
+__device__ __forceinline__ void read_lines(const Piece& p, const Tile& t, char* shared) {
     using Type = typename Access<kBytes>::Type;
     using Walk = LineWalk<kBytes, kThreads, kLogLines>;
     constexpr int kAtOnce = Walk::kCount < 16 ? Walk::kCount : 16;
@@ -110,8 +119,8 @@ __device__ __forceinline__ void read_lines(const Piece& p, const TilePart& t, ch
 }
 
 // The same for lines that begin between words: a word from two aligned ones and a shift.
-template <class Element, int kThreads, int kLogLines>
-__device__ __forceinline__ void read_shifted_lines(const Piece& p, const TilePart& t, char* shared) {
+template <class Element, int kThreads, int kLogLines, class Tile>
+__device__ __forceinline__ void read_shifted_lines(const Piece& p, const Tile& t, char* shared) {
     using Walk = LineWalk<4, kThreads, kLogLines>;
     constexpr int kAtOnce = Walk::kCount < 8 ? Walk::kCount : 8;
     const Walk walk;
@@ -189,8 +198,8 @@ __device__ __forceinline__ void store_column(char* to, const std::uint32_t (&wor
 
 // Writes y by accesses of kRows elements. A warp takes 32 lines and kRows words of them: 32 / kRows accesses that follow each other in y,
 // for each of as many columns as these words hold.
-template <int kItemBytes, int kRows, int kThreads, int kLogLines>
-__device__ __forceinline__ void write_columns(const Piece& p, const TilePart& t, const char* shared) {
+template <int kItemBytes, int kRows, int kThreads, int kLogLines, class Tile>
+__device__ __forceinline__ void write_columns(const Piece& p, const Tile& t, const char* shared) {
     constexpr int kColumns = 4 / kItemBytes, kGroups = (1 << kLogLines) / 32;
     constexpr int kUnits = kGroups * (kLineWords / kRows);  // of a warp each
     const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -216,8 +225,8 @@ __device__ __forceinline__ void write_columns(const Piece& p, const TilePart& t,
 
 // The same for elements of two words, one column at a time. Where two lines make an access, half a warp has all even lines: the other half,
 // which has the next column, reads its words in another order, so that one half's words lie in even banks and the other's in odd ones.
-template <int kRows, int kThreads, int kLogLines>
-__device__ __forceinline__ void write_wide_columns(const Piece& p, const TilePart& t, const char* shared) {
+template <int kRows, int kThreads, int kLogLines, class Tile>
+__device__ __forceinline__ void write_wide_columns(const Piece& p, const Tile& t, const char* shared) {
     constexpr int kItemBytes = 8, kColumns = kLineWords / 2, kGroups = (1 << kLogLines) / 32;
     constexpr int kUnits = kGroups * (kColumns / kRows);
     const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -239,8 +248,8 @@ __device__ __forceinline__ void write_wide_columns(const Piece& p, const TilePar
     }
 }
 
-template <int kItemBytes, int kLogY, int kThreads, int kLogLines>
-__device__ __forceinline__ void write_as_wide(const Piece& p, const TilePart& t, const char* shared) {
+template <int kItemBytes, int kLogY, int kThreads, int kLogLines, class Tile>
+__device__ __forceinline__ void write_as_wide(const Piece& p, const Tile& t, const char* shared) {
     constexpr int kRows = (1 << kLogY) / kItemBytes < 1 ? 1 : (1 << kLogY) / kItemBytes;
     if constexpr (kItemBytes == 8) {
         write_wide_columns<kRows, kThreads, kLogLines>(p, t, shared);
@@ -250,8 +259,8 @@ __device__ __forceinline__ void write_as_wide(const Piece& p, const TilePart& t,
 }
 
 // Accesses of 2^kLogX bytes; narrower ones than of a word are of shifted words.
-template <int kItemBytes, int kLogX, int kThreads, int kLogLines>
-__device__ __forceinline__ void read_as_wide(const Piece& p, const TilePart& t, char* shared) {
+template <int kItemBytes, int kLogX, int kThreads, int kLogLines, class Tile>
+__device__ __forceinline__ void read_as_wide(const Piece& p, const Tile& t, char* shared) {
     if constexpr (kLogX >= 2) {
         read_lines<1 << kLogX, kThreads, kLogLines>(p, t, shared);
     } else {
@@ -260,8 +269,8 @@ __device__ __forceinline__ void read_as_wide(const Piece& p, const TilePart& t, 
 }
 
 // The accesses are as wide as the host found, log_x and log_y of the piece; those of y are of 2 bytes for elements of 2 only.
-template <int kItemBytes, int kThreads, int kLogLines>
-__device__ __forceinline__ void read_tile(const Piece& p, const TilePart& t, char* shared) {
+template <int kItemBytes, int kThreads, int kLogLines, class Tile>
+__device__ __forceinline__ void read_tile(const Piece& p, const Tile& t, char* shared) {
     if (p.log_x == 4) return read_as_wide<kItemBytes, 4, kThreads, kLogLines>(p, t, shared);
     if (p.log_x == 3) return read_as_wide<kItemBytes, 3, kThreads, kLogLines>(p, t, shared);
     if constexpr (kItemBytes <= 4) {
@@ -270,8 +279,8 @@ __device__ __forceinline__ void read_tile(const Piece& p, const TilePart& t, cha
     if constexpr (kItemBytes <= 2) read_as_wide<kItemBytes, 0, kThreads, kLogLines>(p, t, shared);
 }
 
-template <int kItemBytes, int kThreads, int kLogLines>
-__device__ __forceinline__ void write_tile(const Piece& p, const TilePart& t, const char* shared) {
+template <int kItemBytes, int kThreads, int kLogLines, class Tile>
+__device__ __forceinline__ void write_tile(const Piece& p, const Tile& t, const char* shared) {
     if (p.log_y == 4) return write_as_wide<kItemBytes, 4, kThreads, kLogLines>(p, t, shared);
     if (p.log_y == 3) return write_as_wide<kItemBytes, 3, kThreads, kLogLines>(p, t, shared);
     if constexpr (kItemBytes <= 4) {
@@ -283,8 +292,8 @@ __device__ __forceinline__ void write_tile(const Piece& p, const TilePart& t, co
 // A width that the piece says, in place of one that the compiler knows.
 inline constexpr int kAnyLog = -1;
 
-template <int kItemBytes, int kThreads, int kLogLines, int kLogX = kAnyLog, int kLogY = kAnyLog>
-__device__ __forceinline__ void turn_lines(const Piece& p, const TilePart& t, char* shared) {
+template <int kItemBytes, int kThreads, int kLogLines, int kLogX = kAnyLog, int kLogY = kAnyLog, class Tile>
+__device__ __forceinline__ void turn_lines(const Piece& p, const Tile& t, char* shared) {
     if constexpr (kLogX == kAnyLog) {
         read_tile<kItemBytes, kThreads, kLogLines>(p, t, shared);
     } else {
@@ -299,8 +308,8 @@ __device__ __forceinline__ void turn_lines(const Piece& p, const TilePart& t, ch
 }
 
 // Tiles of all lines, of elements of up to 4 bytes.
-template <int kThreads>
-__device__ __forceinline__ void turn_packed(const Piece& p, const TilePart& t, char* shared) {
+template <int kThreads, class Tile>
+__device__ __forceinline__ void turn_packed(const Piece& p, const Tile& t, char* shared) {
     switch (p.log_bytes) {
         case 0: return turn_lines<1, kThreads, kLogMostLines>(p, t, shared);
         case 1: return turn_lines<2, kThreads, kLogMostLines>(p, t, shared);

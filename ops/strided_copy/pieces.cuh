@@ -59,10 +59,10 @@ struct Piece {
     Way way;
     int log_down, log_across;
     int pitch_bytes;  // of a place of axis 0 in shared memory
+    int log_lines;    // of a tile of words
     Divisor tiles_down, tiles_across;
-    Fold down, across;  // in tiles of words
-    int log_lines;      // of a tile of words
     Axis axes[kMaxAxes];
+    Fold down, across;  // in tiles of words
 };
 
 // At most kCapacity parts: a launch copies its parameters, most have few.
