@@ -258,7 +258,7 @@ __global__ void __launch_bounds__(kThreads, find_resident_threads(kItems) / kThr
 
 // Tiles of words of one piece. grid: its tiles.
 template <int kItemBytes, int kThreads, int kLogLines, int kLogX, int kLogY, bool kHasFolds>
-__global__ void __launch_bounds__(kThreads, 1024 / kThreads) copy_lines(const __grid_constant__ Piece p) {
+__global__ void __launch_bounds__(kThreads, (kItemBytes < 4 ? 1024 : 1536) / kThreads) copy_lines(const __grid_constant__ Piece p) {
     extern __shared__ __align__(16) char shared[];
     turn_lines<kItemBytes, kThreads, kLogLines, kLogX, kLogY>(p, find_part<kHasFolds>(p, static_cast<int>(blockIdx.x)), shared);
 }

@@ -190,9 +190,8 @@ AicfStatus launch_rows(const Planned& planned, cudaStream_t stream) {
     }
 }
 
-template <int kItemBytes, int kThreads, int kLogLines, int kLogX, int kLogY>
+template <int kItemBytes, int kThreads, int kLogLines, int kLogX, int kLogY, bool kHasFolds = kLogX == kAnyLog>
 AicfStatus launch_lines_as(const Piece& piece, cudaStream_t stream) {
-    constexpr bool kHasFolds = kLogX == kAnyLog;
     const auto kernel = copy_lines<kItemBytes, kThreads, kLogLines, kLogX, kLogY, kHasFolds>;
     return launch_kernel(kernel, static_cast<unsigned>(piece.num_blocks), kThreads, count_packed_bytes(kLogLines), stream, piece);
 }
@@ -223,16 +222,27 @@ AicfStatus launch_few_lines(const Piece& piece, cudaStream_t stream) {
     return launch_few_lines_from<kItemBytes, kThreads, 3>(piece, stream);
 }
 
+// Folded axes are short, and mostly allow the narrowest accesses on both sides.
+template <int kItemBytes, int kThreads>
+AicfStatus launch_few_folded_lines(const Piece& piece, cudaStream_t stream) {
+    constexpr int kLogLines = find_log_few_lines(kThreads), kNarrow = kItemBytes == 8 ? 3 : kItemBytes == 4 ? 2 : 0;
+    constexpr int kMost = kNarrow == 0 ? 1 : kNarrow;
+    if (piece.log_x <= kMost && piece.log_y <= kMost) {
+        return launch_lines_as<kItemBytes, kThreads, kLogLines, kNarrow, kNarrow, true>(piece, stream);
+    }
+    return launch_lines_as<kItemBytes, kThreads, kLogLines, kAnyLog, kAnyLog>(piece, stream);
+}
+
 template <int kItemBytes, int kThreads>
 AicfStatus launch_lines_with(const Piece& piece, cudaStream_t stream) {
-    constexpr int kFew = find_log_few_lines(kThreads);
-    const bool are_few = piece.log_lines != kLogMostLines;
-    if (piece.down.step != 0 || piece.across.step != 0 || (!are_few && (piece.log_x != 4 || piece.log_y != 4))) {
-        return are_few ? launch_lines_as<kItemBytes, kThreads, kFew, kAnyLog, kAnyLog>(piece, stream)
-                       : launch_lines_as<kItemBytes, kThreads, kLogMostLines, kAnyLog, kAnyLog>(piece, stream);
+    const bool has_folds = piece.down.step != 0 || piece.across.step != 0;
+    if (piece.log_lines != kLogMostLines) {
+        return has_folds ? launch_few_folded_lines<kItemBytes, kThreads>(piece, stream)
+                         : launch_few_lines<kItemBytes, kThreads>(piece, stream);
     }
-    return are_few ? launch_few_lines<kItemBytes, kThreads>(piece, stream)
-                   : launch_lines_as<kItemBytes, kThreads, kLogMostLines, 4, 4>(piece, stream);
+    const bool is_wide = piece.log_x == 4 && piece.log_y == 4;
+    return is_wide && !has_folds ? launch_lines_as<kItemBytes, kThreads, kLogMostLines, 4, 4>(piece, stream)
+                                 : launch_lines_as<kItemBytes, kThreads, kLogMostLines, kAnyLog, kAnyLog>(piece, stream);
 }
 
 template <Tunables t>

@@ -196,7 +196,7 @@ KERNELS = (
 
 def choose(problem: Problem) -> Choice:
     """Return the kernel that has every way."""
-    return Choice(KERNELS[-1].bind(KERNELS[-1].variants[0]), "it decides per piece between runs, rows and tiles")
+    return Choice(KERNELS[-1].bind(KERNELS[-1].variants[0]), "it decides per launch between packs of y, runs, rows and tiles")
 
 
 _NHWC_OF_NCHW = (0, 1, 3, 4, 2)  # how [a, b, n, c, d] lies in memory where the middle axis is innermost
