@@ -84,21 +84,28 @@ struct Frame {
 // How a gather goes: not at all, element after element, or in packs of 16 bytes.
 enum class Gathering { kNone, kElements, kPacks };
 
-// Packs where elements are neighbours on both sides and y's rows no shorter than a pack. Elements where little is read, counting what warps
-// read in excess; or where the other way is tiles of elements, with an axis of few places, and blocks find most sectors in L1 again. Rows
-// of single bytes without zeros, 16 loads a pack, are left to shifted words unless they are few.
+// Bytes that are little to move: what a launch costs besides matters more.
+inline constexpr std::int64_t kLittleBytes = 1 << 21;
+
+// Packs serve elements that are neighbours on both sides, in rows of y no shorter than a pack. Long rows of 1 or 2 bytes without zeros, 16
+// or 8 loads a pack, are left to shifted words unless they are few.
+inline bool can_be_packs(const Frame& frame, int log_bytes) {
+    constexpr int kMostLog = 2;
+    constexpr std::int64_t kShortRows[] = {0, 1024};  // bytes of a row whose ends cost shifted words more than that
+    const std::int64_t item = std::int64_t{1} << log_bytes, row_bytes = frame.axes[0].extent * item;
+    if (log_bytes > kMostLog || frame.axes[0].x_step != item || row_bytes < kGatheredBytes) return false;
+    return log_bytes == kMostLog || frame.has_zeros() || row_bytes < kShortRows[log_bytes] || frame.count_places() * item <= kLittleBytes;
+}
+
+// Elements serve where little is read, counting what warps read in excess; zeros around what packs do not serve; and axes of few places,
+// which would go in tiles of elements, where a block finds the rest of most sectors in L1.
 inline Gathering choose_gathering(const Frame& frame, int log_bytes, bool is_in_tiles) {
-    constexpr std::int64_t kLittle = 1 << 21, kWarp = 32, kBlock = 256, kMostExcess = 4;
-    const std::int64_t item = std::int64_t{1} << log_bytes;
-    const std::int64_t places = frame.count_places(), bytes = places * item;
+    constexpr std::int64_t kWarp = 32, kBlock = 256, kMostExcess = 4;
+    const std::int64_t item = std::int64_t{1} << log_bytes, places = frame.count_places();
     if (!frame.is_dense(item) || places > kMostCounted) return Gathering::kNone;
-    const Span& inner = frame.axes[0];
-    if (inner.x_step == item && log_bytes <= 2 && inner.extent * item >= kGatheredBytes &&
-        (log_bytes > 0 || frame.has_zeros() || bytes <= kLittle)) {
-        return Gathering::kPacks;
-    }
-    const bool is_little = bytes * frame.find_excess(item, kWarp) <= kLittle;
-    const bool has_short_zeros = frame.has_zeros() && inner.x_step == item;
+    if (can_be_packs(frame, log_bytes)) return Gathering::kPacks;
+    const bool is_little = places * item * frame.find_excess(item, kWarp) <= kLittleBytes;
+    const bool has_short_zeros = frame.has_zeros() && frame.axes[0].x_step == item;
     const bool are_short_tiles = is_in_tiles && frame.find_excess(item, kBlock) <= kMostExcess;
     return is_little || has_short_zeros || are_short_tiles ? Gathering::kElements : Gathering::kNone;
 }
