@@ -1,0 +1,378 @@
+// How each kernel of strided_copy is launched.
+#include <algorithm>
+#include <limits>
+
+#include "common/launch.hpp"
+#include "strided_copy/contract.hpp"
+#include "strided_copy/gathering.hpp"
+#include "strided_copy/kernels.cu"
+#include "strided_copy/parts.hpp"
+#include "strided_copy/planning.hpp"
+
+namespace aicf::strided_copy {
+namespace {
+
+int find_log_bytes(std::int32_t dtype) {
+    switch (dtype) {
+        case AICF_DTYPE_INT8:
+        case AICF_DTYPE_UINT8:
+        case AICF_DTYPE_BOOL: return 0;
+        case AICF_DTYPE_BFLOAT16:
+        case AICF_DTYPE_FLOAT16:
+        case AICF_DTYPE_INT16: return 1;
+        case AICF_DTYPE_FLOAT32:
+        case AICF_DTYPE_INT32: return 2;
+        default: return 3;
+    }
+}
+
+#define AICF_PIECE(i)                                                                                         \
+    {                                                                                                         \
+        reinterpret_cast<const char*>(p.x##i), reinterpret_cast<char*>(p.y##i), {p.a, p.b, p.n##i, p.c, p.d}, \
+            {p.x##i##_stride0, p.x##i##_stride1, p.x##i##_stride2, p.x##i##_stride3, p.x##i##_stride4}, {     \
+            p.y##i##_stride0, p.y##i##_stride1, p.y##i##_stride2, p.y##i##_stride3, p.y##i##_stride4          \
+        }                                                                                                     \
+    }
+
+Parts list_parts(const Params& p) {
+    constexpr int kMiddle = 2;
+    const Part pieces[] = {AICF_PIECE(0), AICF_PIECE(1), AICF_PIECE(2), AICF_PIECE(3),
+                           AICF_PIECE(4), AICF_PIECE(5), AICF_PIECE(6), AICF_PIECE(7)};
+    Parts parts;
+    if (!p.whole) {
+        for (int i = 0; i < p.pieces; ++i) parts.add(pieces[i]);
+        return parts;
+    }
+    Whole whole = {pieces[0].y, {p.a, p.yb, p.yn, p.yc, p.yd}, {}, std::int64_t{1} << find_log_bytes(p.dtype)};
+    std::copy_n(pieces[0].y_strides, kMaxAxes, whole.strides);
+    std::int64_t places[] = {0, p.at_b, p.at_n, p.at_c, p.at_d};
+    std::int64_t together[] = {p.a, p.b, 0, p.c, p.d};
+    for (int i = 0; i < p.pieces; ++i) together[kMiddle] += pieces[i].extents[kMiddle];
+    whole.add_gaps(whole.clip(places, together), &parts);
+    for (int i = 0; i < p.pieces; ++i) {
+        whole.add_piece(pieces[i], places, &parts);
+        places[kMiddle] += pieces[i].extents[kMiddle];
+    }
+    return parts;
+}
+
+#undef AICF_PIECE
+
+template <class Word, int kThreads>
+AicfStatus launch_naive(const Params& p, cudaStream_t stream) {
+    constexpr std::int64_t kMostBlocks = 1 << 26;  // of a part; their threads go on behind the last
+    const Parts parts = list_parts(p);
+    Boxes all = {};
+    all.num_parts = parts.count;
+    for (int i = 0; i < parts.count; ++i) {
+        all.parts[i] = parts.list[i];
+        std::int64_t count = 1;
+        for (const std::int64_t extent : parts.list[i].extents) count *= extent;
+        all.first_blocks[i + 1] = all.first_blocks[i] + std::min<std::int64_t>(divide_up(count, kThreads), kMostBlocks);
+    }
+    return launch_kernel(copy_naive<Word, kThreads>, static_cast<unsigned>(all.first_blocks[parts.count]), kThreads, 0, stream, all);
+}
+
+void plan_part(const Part& part, int log_bytes, int threads, int items, Rung rung, const Wish& wish, Piece* piece) {
+    Shape shape;
+    for (int k = kMaxAxes - 1; k >= 0; --k) {
+        shape.insert({part.extents[k], part.x_strides[k] << log_bytes, part.y_strides[k] << log_bytes});
+    }
+    piece->x = part.x;
+    piece->y = part.y;
+    plan_piece(shape, log_bytes, threads, items, rung, wish, piece);
+}
+
+template <Tunables t, Rung kRung, int kCapacity>
+AicfStatus launch_parts(const Parts& parts, int log_bytes, cudaStream_t stream) {
+    Plan<kCapacity> plan = {};
+    plan.num_pieces = parts.count;
+    std::int64_t blocks = 0;
+    int shared_bytes = 0;
+    for (int i = 0; i < parts.count; ++i) {
+        Piece& piece = plan.pieces[i];
+        piece.first_block = static_cast<int>(blocks);
+        plan_part(parts.list[i], log_bytes, t.threads, t.items, kRung, Wish{}, &piece);
+        blocks += piece.num_blocks;
+        if (piece.way == Way::kTiles) shared_bytes = std::max(shared_bytes, piece.pitch_bytes << piece.log_down);
+        if (piece.way == Way::kPacked) shared_bytes = std::max(shared_bytes, count_packed_bytes(kLogMostLines));
+    }
+    const auto kernel = copy_pieces<t.threads, t.items, kRung, kCapacity>;
+    return launch_kernel(kernel, static_cast<unsigned>(blocks), t.threads, shared_bytes, stream, plan);
+}
+
+template <Tunables t, Rung kRung>
+AicfStatus launch_plan(const Params& p, cudaStream_t stream) {
+    const Parts parts = list_parts(p);
+    const int log_bytes = find_log_bytes(p.dtype);
+    return parts.count <= kMaxPieces ? launch_parts<t, kRung, kMaxPieces>(parts, log_bytes, stream)
+                                     : launch_parts<t, kRung, kMaxParts>(parts, log_bytes, stream);
+}
+
+// What is launched by kernels of one way each.
+struct Planned {
+    Piece pieces[kMaxPieces];
+    int count;
+    bool are_alike;  // all go the same way by accesses of the same width
+};
+
+Planned plan_as(const Parts& parts, int log_bytes, int threads, int items, const Wish& wish) {
+    Planned planned = {};
+    planned.count = parts.count;
+    planned.are_alike = true;
+    for (int i = 0; i < parts.count; ++i) {
+        Piece& piece = planned.pieces[i];
+        plan_part(parts.list[i], log_bytes, threads, items, Rung::kGathered, wish, &piece);
+        planned.are_alike &= piece.way == planned.pieces[0].way && piece.log_bytes == planned.pieces[0].log_bytes;
+    }
+    return planned;
+}
+
+// What pieces could agree on that do not go alike.
+Wish find_wish(const Planned& planned, int log_bytes) {
+    constexpr int kWide = 3;
+    bool are_wide = true, can_be_rows = log_bytes < kWide;
+    for (int i = 0; i < planned.count; ++i) {
+        const Piece& piece = planned.pieces[i];
+        are_wide &= piece.way == Way::kRuns && piece.log_bytes >= kWide;
+        can_be_rows &= piece.x != nullptr && (piece.way == Way::kRuns || piece.way == Way::kRows);
+    }
+    return are_wide ? Wish{kWide, false} : Wish{Wish{}.log_widest, can_be_rows};
+}
+
+Planned plan_alike(const Parts& parts, int log_bytes, int threads, int items) {
+    if (parts.count > kMaxPieces) return {};
+    const Planned planned = plan_as(parts, log_bytes, threads, items, Wish{});
+    return planned.are_alike ? planned : plan_as(parts, log_bytes, threads, items, find_wish(planned, log_bytes));
+}
+
+// One access a thread where more would leave multiprocessors without a block or with one more than others.
+constexpr std::int64_t kFewAccesses = std::int64_t{1} << 19;
+
+template <Way kWay, int kLogBytes, int kThreads, int kItems, int kCapacity>
+AicfStatus launch_alike_items(const Planned& planned, cudaStream_t stream) {
+    AlikePlan<kCapacity> plan = {};
+    std::int64_t blocks = 0;
+    for (int i = 0; i < kCapacity; ++i) {
+        plan.first_blocks[i] = i < planned.count ? static_cast<int>(blocks) : std::numeric_limits<int>::max();
+        if (i >= planned.count) continue;
+        plan.pieces[i] = planned.pieces[i];
+        blocks += divide_up(planned.pieces[i].num_accesses, kThreads * kItems);
+    }
+    const auto kernel = copy_alike<kWay, kLogBytes, kThreads, kItems, kCapacity>;
+    return launch_kernel(kernel, static_cast<unsigned>(blocks), kThreads, 0, stream, plan);
+}
+
+template <Tunables t, Way kWay, int kLogBytes>
+AicfStatus launch_alike(const Planned& planned, cudaStream_t stream) {
+    if (planned.count > 1) return launch_alike_items<kWay, kLogBytes, t.threads, t.items, kMaxPieces>(planned, stream);
+    if (planned.pieces[0].num_accesses < kFewAccesses) return launch_alike_items<kWay, kLogBytes, t.threads, 1, 1>(planned, stream);
+    return launch_alike_items<kWay, kLogBytes, t.threads, t.items, 1>(planned, stream);
+}
+
+template <Tunables t>
+AicfStatus launch_runs(const Planned& planned, cudaStream_t stream) {
+    switch (planned.pieces[0].log_bytes) {
+        case 0: return launch_alike<t, Way::kRuns, 0>(planned, stream);
+        case 1: return launch_alike<t, Way::kRuns, 1>(planned, stream);
+        case 2: return launch_alike<t, Way::kRuns, 2>(planned, stream);
+        case 3: return launch_alike<t, Way::kRuns, 3>(planned, stream);
+        default: return launch_alike<t, Way::kRuns, 4>(planned, stream);
+    }
+}
+
+template <Tunables t>
+AicfStatus launch_rows(const Planned& planned, cudaStream_t stream) {
+    switch (planned.pieces[0].log_bytes) {
+        case 0: return launch_alike<t, Way::kRows, 0>(planned, stream);
+        case 1: return launch_alike<t, Way::kRows, 1>(planned, stream);
+        default: return launch_alike<t, Way::kRows, 2>(planned, stream);
+    }
+}
+
+template <int kItemBytes, int kThreads, int kLogLines, int kLogX, int kLogY, bool kHasFolds = kLogX == kAnyLog>
+AicfStatus launch_lines_as(const Piece& piece, cudaStream_t stream) {
+    const auto kernel = copy_lines<kItemBytes, kThreads, kLogLines, kLogX, kLogY, kHasFolds>;
+    return launch_kernel(kernel, static_cast<unsigned>(piece.num_blocks), kThreads, count_packed_bytes(kLogLines), stream, piece);
+}
+
+// Few lines are short work: the code for one pair of widths is what must come from memory.
+template <int kItemBytes, int kThreads, int kLogX>
+AicfStatus launch_few_lines_from(const Piece& piece, cudaStream_t stream) {
+    constexpr int kLogLines = find_log_few_lines(kThreads);
+    if (piece.log_y == 4) return launch_lines_as<kItemBytes, kThreads, kLogLines, kLogX, 4>(piece, stream);
+    if constexpr (kItemBytes <= 4) {
+        if (piece.log_y == 2) return launch_lines_as<kItemBytes, kThreads, kLogLines, kLogX, 2>(piece, stream);
+    }
+    if constexpr (kItemBytes <= 2) {
+        if (piece.log_y < 2) return launch_lines_as<kItemBytes, kThreads, kLogLines, kLogX, 0>(piece, stream);
+    }
+    return launch_lines_as<kItemBytes, kThreads, kLogLines, kLogX, 3>(piece, stream);
+}
+
+template <int kItemBytes, int kThreads>
+AicfStatus launch_few_lines(const Piece& piece, cudaStream_t stream) {
+    if (piece.log_x == 4) return launch_few_lines_from<kItemBytes, kThreads, 4>(piece, stream);
+    if constexpr (kItemBytes <= 4) {
+        if (piece.log_x == 2) return launch_few_lines_from<kItemBytes, kThreads, 2>(piece, stream);
+    }
+    if constexpr (kItemBytes <= 2) {
+        if (piece.log_x < 2) return launch_few_lines_from<kItemBytes, kThreads, 0>(piece, stream);
+    }
+    return launch_few_lines_from<kItemBytes, kThreads, 3>(piece, stream);
+}
+
+// Folded axes are short, and mostly allow the narrowest accesses on both sides.
+template <int kItemBytes, int kThreads>
+AicfStatus launch_few_folded_lines(const Piece& piece, cudaStream_t stream) {
+    constexpr int kLogLines = find_log_few_lines(kThreads), kNarrow = kItemBytes == 8 ? 3 : kItemBytes == 4 ? 2 : 0;
+    constexpr int kMost = kNarrow == 0 ? 1 : kNarrow;
+    if (piece.log_x <= kMost && piece.log_y <= kMost) {
+        return launch_lines_as<kItemBytes, kThreads, kLogLines, kNarrow, kNarrow, true>(piece, stream);
+    }
+    return launch_lines_as<kItemBytes, kThreads, kLogLines, kAnyLog, kAnyLog>(piece, stream);
+}
+
+template <int kItemBytes, int kThreads>
+AicfStatus launch_lines_with(const Piece& piece, cudaStream_t stream) {
+    const bool has_folds = piece.down.step != 0 || piece.across.step != 0;
+    if (piece.log_lines != kLogMostLines) {
+        return has_folds ? launch_few_folded_lines<kItemBytes, kThreads>(piece, stream)
+                         : launch_few_lines<kItemBytes, kThreads>(piece, stream);
+    }
+    const bool is_wide = piece.log_x == 4 && piece.log_y == 4;
+    return is_wide && !has_folds ? launch_lines_as<kItemBytes, kThreads, kLogMostLines, 4, 4>(piece, stream)
+                                 : launch_lines_as<kItemBytes, kThreads, kLogMostLines, kAnyLog, kAnyLog>(piece, stream);
+}
+
+template <Tunables t>
+AicfStatus launch_lines(const Piece& piece, cudaStream_t stream) {
+    switch (piece.log_bytes) {
+        case 0: return launch_lines_with<1, t.threads>(piece, stream);
+        case 1: return launch_lines_with<2, t.threads>(piece, stream);
+        case 2: return launch_lines_with<4, t.threads>(piece, stream);
+        default: return launch_lines_with<8, t.threads>(piece, stream);
+    }
+}
+
+// A call's only piece in all of its y: as far as it is inside, and what is around it.
+Frame make_frame(const Params& p, const Part& part, int log_bytes) {
+    const std::int64_t extents[] = {p.a, p.yb, p.yn, p.yc, p.yd}, places[] = {0, p.at_b, p.at_n, p.at_c, p.at_d};
+    Frame frame;
+    for (int k = kMaxAxes - 1; k >= 0; --k) {
+        const std::int64_t extent = p.whole ? extents[k] : part.extents[k], first = p.whole ? std::max<std::int64_t>(places[k], 0) : 0;
+        frame.insert({extent, first, part.extents[k], part.x_strides[k] << log_bytes, part.y_strides[k] << log_bytes});
+    }
+    frame.merge();
+    return frame;
+}
+
+template <class Element, Tunables t, int kAxes>
+AicfStatus launch_elements(const Gather& gather, cudaStream_t stream) {
+    const bool are_few = gather.num_elements < kFewAccesses;
+    const auto kernel = are_few ? gather_elements<Element, t.threads, 1, kAxes> : gather_elements<Element, t.threads, t.items, kAxes>;
+    const auto blocks = divide_up(gather.num_elements, t.threads * (are_few ? 1 : t.items));
+    return launch_kernel(kernel, static_cast<unsigned>(blocks), t.threads, 0, stream, gather);
+}
+
+template <class Element, Tunables t, int kAxes>
+AicfStatus launch_packs(const Gather& gather, cudaStream_t stream) {
+    const std::int64_t packs = divide_up(std::int64_t{gather.num_elements} + gather.misfit, kGatheredBytes / sizeof(Element));
+    const bool are_few = packs < kFewAccesses;
+    const auto kernel = are_few ? gather_packs<Element, t.threads, 1, kAxes> : gather_packs<Element, t.threads, t.items, kAxes>;
+    const auto blocks = divide_up(packs, t.threads * (are_few ? 1 : t.items));
+    return launch_kernel(kernel, static_cast<unsigned>(blocks), t.threads, 0, stream, gather);
+}
+
+template <class Element, Tunables t>
+AicfStatus launch_gather_of(const Gather& gather, Gathering gathering, cudaStream_t stream) {
+    constexpr int kFewAxes = 3;
+    const bool are_few = gather.num_axes <= kFewAxes;
+    if constexpr (sizeof(Element) < sizeof(std::uint64_t)) {
+        if (gathering == Gathering::kPacks) {
+            return are_few ? launch_packs<Element, t, kFewAxes>(gather, stream) : launch_packs<Element, t, kMaxAxes>(gather, stream);
+        }
+    }
+    return are_few ? launch_elements<Element, t, kFewAxes>(gather, stream) : launch_elements<Element, t, kMaxAxes>(gather, stream);
+}
+
+template <Tunables t>
+AicfStatus launch_gather(const Gather& gather, Gathering gathering, int log_bytes, cudaStream_t stream) {
+    switch (log_bytes) {
+        case 0: return launch_gather_of<std::uint8_t, t>(gather, gathering, stream);
+        case 1: return launch_gather_of<std::uint16_t, t>(gather, gathering, stream);
+        case 2: return launch_gather_of<std::uint32_t, t>(gather, gathering, stream);
+        default: return launch_gather_of<std::uint64_t, t>(gather, gathering, stream);
+    }
+}
+
+// The part that has an x, or null: a piece may be outside of its whole.
+const Part* find_copied(const Parts& parts) {
+    for (int i = 0; i < parts.count; ++i) {
+        if (parts.list[i].x != nullptr) return &parts.list[i];
+    }
+    return nullptr;
+}
+
+template <Tunables t>
+AicfStatus launch_best_way(const Params& p, cudaStream_t stream) {
+    constexpr int kWide = 3;  // accesses of 8 bytes
+    const Parts parts = list_parts(p);
+    const int log_bytes = find_log_bytes(p.dtype);
+    const Planned planned = plan_alike(parts, log_bytes, t.threads, t.items);
+    const Piece& first = planned.pieces[0];
+    const bool are_runs = planned.are_alike && first.way == Way::kRuns;
+    if (are_runs && first.log_bytes >= kWide) return launch_runs<t>(planned, stream);
+    const Part* copied = find_copied(parts);
+    if (p.pieces == 1 && copied != nullptr) {
+        const Frame frame = make_frame(p, *copied, log_bytes);
+        const Gathering gathering = choose_gathering(frame, log_bytes, planned.are_alike && first.way == Way::kTiles);
+        if (gathering != Gathering::kNone) {
+            const Gather gather = make_gather(frame, copied->x, static_cast<char*>(p.y0), log_bytes, gathering);
+            return launch_gather<t>(gather, gathering, log_bytes, stream);
+        }
+    }
+    if (are_runs) return launch_runs<t>(planned, stream);
+    if (planned.are_alike && first.way == Way::kRows) return launch_rows<t>(planned, stream);
+    if (planned.are_alike && planned.count == 1 && first.way == Way::kPacked) return launch_lines<t>(first, stream);
+    return launch_plan<t, Rung::kPacked>(p, stream);
+}
+
+template <Tunables t>
+struct naive {
+    static AicfStatus launch(const Params& p, cudaStream_t stream) {
+        switch (find_log_bytes(p.dtype)) {
+            case 0: return launch_naive<std::uint8_t, t.threads>(p, stream);
+            case 1: return launch_naive<std::uint16_t, t.threads>(p, stream);
+            case 2: return launch_naive<std::uint32_t, t.threads>(p, stream);
+            default: return launch_naive<std::uint64_t, t.threads>(p, stream);
+        }
+    }
+};
+
+template <Tunables t>
+struct merged {
+    static AicfStatus launch(const Params& p, cudaStream_t stream) { return launch_plan<t, Rung::kMerged>(p, stream); }
+};
+
+template <Tunables t>
+struct turned {
+    static AicfStatus launch(const Params& p, cudaStream_t stream) { return launch_plan<t, Rung::kTurned>(p, stream); }
+};
+
+template <Tunables t>
+struct packed {
+    static AicfStatus launch(const Params& p, cudaStream_t stream) { return launch_plan<t, Rung::kPacked>(p, stream); }
+};
+
+template <Tunables t>
+struct gathered {
+    static AicfStatus launch(const Params& p, cudaStream_t stream) { return launch_best_way<t>(p, stream); }
+};
+
+AicfStatus launch(const Params& params, void*, cudaStream_t stream) { return AICF_KERNEL<kTunables>::launch(params, stream); }
+
+}  // namespace
+}  // namespace aicf::strided_copy
+
+#include "strided_copy/entry_points.hpp"
