@@ -1,0 +1,249 @@
+// The gradient of softmax by the rows that went in, from its result y and the result's gradient dy; of its logarithm likewise.
+//
+//   dx = s y (dy - sum_j dy y)           s is the scale
+//   dx = s (dy - exp(y) sum_j dy)        of the logarithm
+//
+// | kernel           | idea                                                                             | reads of y and dy |
+// |------------------|----------------------------------------------------------------------------------|-------------------|
+// | naive            | a thread per row: the sum, then the result                                       | 2                 |
+// | block_passes     | a block per row, 16 bytes an access                                              | 2                 |
+// | cluster_passes   | a cluster of 8 blocks per row, for rows that are long and few                    | 2                 |
+// | row_in_registers | a group of threads keeps its rows in registers; many short rows per block        | 1                 |
+// | row_in_team      | ... a cluster of blocks does, for rows that are longer                           | 1                 |
+//
+// What was hidden needs no mask here: its y is 0, and so is its gradient. A logarithm of -inf has no gradient, and takes none.
+#include <cstdint>
+
+#include "common/online.cuh"
+#include "common/rows.cuh"
+#include "softmax_backward/params.h"
+
+namespace aicf::softmax_backward {
+
+template <class Element>
+struct Row {
+    const Element* dy;
+    const Element* y;
+    Element* dx;
+    float scale;
+    bool is_log;
+    int columns;
+
+    __device__ Row(const SoftmaxBackwardParams& p, std::int64_t row)
+        : dy(static_cast<const Element*>(p.dy) + row * p.lddy),
+          y(static_cast<const Element*>(p.y) + row * p.ldy),
+          dx(static_cast<Element*>(p.dx) + row * p.lddx),
+          scale(p.scale == nullptr ? 1.0f : *p.scale),
+          is_log(p.log != 0),
+          columns(static_cast<int>(p.columns)) {}
+
+    // Calls call(is_log), a constant: elements do not ask.
+    template <class Call>
+    __device__ __forceinline__ void visit_kind(const Call& call) const {
+        if (is_log) {
+            call(std::true_type{});
+        } else {
+            call(std::false_type{});
+        }
+    }
+
+    // What an element adds to the row's sum.
+    template <bool kIsLog>
+    __device__ __forceinline__ float find_term(float gradient, float result, std::bool_constant<kIsLog> /*is_log*/) const {
+        return kIsLog ? (result == minus_infinity() ? 0.0f : gradient) : gradient * result;
+    }
+
+    template <bool kIsLog>
+    __device__ __forceinline__ float find_result(float gradient, float result, float sum, std::bool_constant<kIsLog> /*is_log*/) const {
+        if constexpr (!kIsLog) return scale * (result * (gradient - sum));
+        return result == minus_infinity() ? 0.0f : scale * (gradient - find_weight<Element>(result) * sum);
+    }
+};
+
+// kThreads threads a block, each takes one row.
+template <class Element, int kThreads>
+__global__ void __launch_bounds__(kThreads) softmax_backward_naive(const SoftmaxBackwardParams params) {
+    const std::int64_t index = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+    if (index >= params.rows) return;
+    const Row<Element> row(params, index);
+    row.visit_kind([&](auto is_log) {
+        float sum = 0.0f;
+        for (int j = 0; j < row.columns; ++j) sum += row.find_term(to_float(row.dy[j]), to_float(row.y[j]), is_log);
+        for (int j = 0; j < row.columns; ++j) {
+            row.dx[j] = from_float<Element>(row.find_result(to_float(row.dy[j]), to_float(row.y[j]), sum, is_log));
+        }
+    });
+}
+
+// A block takes one row, which it reads twice, or a cluster of blocks does: Group is RowGroup or RowCluster.
+template <class Element, int kThreads, class Group, Access kAccess>
+__global__ void __launch_bounds__(kThreads) softmax_backward_block(const SoftmaxBackwardParams params) {
+    using Span = RowSpan<Element, Group::kTotalThreads, kPackElems<Element>, kAccess == Access::kWhole>;
+    __shared__ float partials[Group::kPartials];
+    const Group group;
+    const Row<Element> row(params, group.row);
+    const Span span = make_span<Span, kAccess>(row.columns, group.rank, row.dx);
+    const int dy_skew = span.find_skew(row.dy), y_skew = span.find_skew(row.y);
+    const auto visit = [&](const auto& call) {
+        span.template visit_split<2>((dy_skew | y_skew) != 0, [&](int chunk, auto is_whole) {
+            const Pack<Element> dy = span.load(row.dy, chunk, 0.0f, is_whole, dy_skew);
+            call(chunk, dy, span.load(row.y, chunk, 0.0f, is_whole, y_skew), is_whole);
+        });
+    };
+    row.visit_kind([&](auto is_log) {
+        float sum = 0.0f;
+        visit([&](int, const Pack<Element>& dy, const Pack<Element>& y, auto) {
+#pragma unroll
+            for (int i = 0; i < Span::kChunkElems; ++i) sum += row.find_term(dy.values[i], y.values[i], is_log);
+        });
+        sum = group.reduce_sum(sum, partials);
+        visit([&](int chunk, Pack<Element> dy, const Pack<Element>& y, auto is_whole) {
+#pragma unroll
+            for (int i = 0; i < Span::kChunkElems; ++i) dy.values[i] = row.find_result(dy.values[i], y.values[i], sum, is_log);
+            span.store(row.dx, chunk, dy, is_whole);
+        });
+    });
+}
+
+// A group takes a row of at most as many elements as its threads keep in registers, kElems each.
+template <class Element, class Group, int kElems, Access kAccess>
+__device__ __forceinline__ void compute_kept(const SoftmaxBackwardParams& params) {
+    using Span = RowSpan<Element, Group::kTotalThreads, kElems, kAccess == Access::kWhole>;
+    __shared__ float partials[Group::kPartials];
+    Group group;
+    const Row<Element> row(params, group.find_source(params.rows));
+    const Span span = make_span<Span, kAccess>(row.columns, group.rank, row.dx);
+    uint4 dy[Span::kChunks], y[Span::kChunks];
+    span.load_all_words(row.dy, dy, 0, span.find_skew(row.dy));
+    span.load_all_words(row.y, y, 0, span.find_skew(row.y));
+    row.visit_kind([&](auto is_log) {
+        float sum = 0.0f;
+#pragma unroll
+        for (int chunk = 0; chunk < Span::kChunks; ++chunk) {
+            if (!span.is_there(chunk)) continue;
+            const Pack<Element> gradients = unpack<Element>(dy[chunk]), results = unpack<Element>(y[chunk]);
+#pragma unroll
+            for (int i = 0; i < Span::kChunkElems; ++i) sum += row.find_term(gradients.values[i], results.values[i], is_log);
+        }
+        sum = group.reduce_sum(sum, partials);
+        if (group.row >= params.rows) return;
+#pragma unroll
+        for (int chunk = 0; chunk < Span::kChunks; ++chunk) {
+            if (!span.is_there(chunk)) continue;
+            forget(dy[chunk]);
+            forget(y[chunk]);
+            Pack<Element> gradients = unpack<Element>(dy[chunk]);
+            const Pack<Element> results = unpack<Element>(y[chunk]);
+#pragma unroll
+            for (int i = 0; i < Span::kChunkElems; ++i) {
+                gradients.values[i] = row.find_result(gradients.values[i], results.values[i], sum, is_log);
+            }
+            span.store(row.dx, chunk, gradients);
+        }
+    });
+    if constexpr (Group::kBlocks > 1) group.leave();
+}
+
+// Calls visit(chunk, dy, y) for the packs of a row that the thread has, unpacked anew: their values would take twice the registers.
+template <class Element, class Span, int kChunks, class Visit>
+__device__ __forceinline__ void visit_packs(const Span& span, uint4 (&dy)[kChunks], uint4 (&y)[kChunks], const Visit& visit) {
+#pragma unroll
+    for (int chunk = 0; chunk < kChunks; ++chunk) {
+        if (span.find_column(chunk, 0) >= span.columns) continue;
+        forget(dy[chunk]);
+        forget(y[chunk]);
+        visit(chunk, unpack<Element>(dy[chunk]), unpack<Element>(y[chunk]));
+    }
+}
+
+// The same of rows of 16 bits that begin anywhere: nothing is looked at before all of a row's packs, and the elements in front of and
+// behind them, are on their way.
+template <class Element, class Group, int kElems>
+__device__ __forceinline__ void compute_edged(const SoftmaxBackwardParams& params) {
+    using Span = InnerSpan<Element, Group::kTotalThreads, kElems>;
+    __shared__ float partials[Group::kPartials];
+    Group group;
+    const Row<Element> row(params, group.find_source(params.rows));
+    const Element* const rows[2] = {row.dy, row.y};
+    const Span span(row.columns, group.rank, row.dx, rows);
+    const int dy_skew = span.find_skew(row.dy), y_skew = span.find_skew(row.y);
+    uint4 dy[Span::kChunks], y[Span::kChunks], next_dy[Span::kChunks], next_y[Span::kChunks];
+    span.load(row.dy, dy_skew, dy, next_dy);
+    span.load(row.y, y_skew, y, next_y);
+    int edges[Span::kEdges];
+    float edge_dy[Span::kEdges], edge_y[Span::kEdges];
+#pragma unroll
+    for (int e = 0; e < Span::kEdges; ++e) {
+        edges[e] = span.find_edge(e, row.columns);
+        edge_dy[e] = edges[e] < 0 ? 0.0f : to_float(row.dy[edges[e]]);
+        edge_y[e] = edges[e] < 0 ? 0.0f : to_float(row.y[edges[e]]);
+    }
+    span.join(dy_skew, dy, next_dy);
+    span.join(y_skew, y, next_y);
+    row.visit_kind([&](auto is_log) {
+        float sum = 0.0f;
+#pragma unroll
+        for (int e = 0; e < Span::kEdges; ++e) sum += row.find_term(edge_dy[e], edge_y[e], is_log);
+        visit_packs<Element>(span, dy, y, [&](int, const Pack<Element>& gradients, const Pack<Element>& results) {
+#pragma unroll
+            for (int i = 0; i < Span::kChunkElems; ++i) sum += row.find_term(gradients.values[i], results.values[i], is_log);
+        });
+        sum = group.reduce_sum(sum, partials);
+        if (group.row >= params.rows) return;
+        visit_packs<Element>(span, dy, y, [&](int chunk, Pack<Element> gradients, const Pack<Element>& results) {
+#pragma unroll
+            for (int i = 0; i < Span::kChunkElems; ++i) {
+                gradients.values[i] = row.find_result(gradients.values[i], results.values[i], sum, is_log);
+            }
+            span.store(row.dx, chunk, gradients);
+        });
+#pragma unroll
+        for (int e = 0; e < Span::kEdges; ++e) {
+            if (edges[e] >= 0) row.dx[edges[e]] = from_float<Element>(row.find_result(edge_dy[e], edge_y[e], sum, is_log));
+        }
+    });
+    if constexpr (Group::kBlocks > 1) group.leave();
+}
+
+// Blocks of a multiprocessor whose threads have registers for so many elements each, which 16-bit ones take half of: a branch for each
+// kind of result would take more. Where there are two or more, one's row is on its way in while another's is on its way out.
+template <class Element, int kElems>
+constexpr int count_resident(int threads) {
+    const int resident = kElems <= 8 ? 2048 : kElems <= 16 || sizeof(Element) == 2 ? 1024 : 512;
+    return resident < threads ? 1 : resident / threads;
+}
+
+// The same where two halves of every pack are kept until they are joined.
+template <int kElems>
+constexpr int count_edged(int threads) {
+    const int resident = kElems <= 8 ? 1536 : kElems <= 16 ? 1024 : 512;
+    return resident < threads ? 1 : resident / threads;
+}
+
+// kThreads threads per row, kRows rows per block (one beyond a warp).
+template <class Element, int kThreads, int kRows, int kElems, Access kAccess>
+__global__ void __launch_bounds__(kThreads* kRows, count_resident<Element, kElems>(kThreads* kRows))
+    softmax_backward_registers(const SoftmaxBackwardParams params) {
+    compute_kept<Element, RowGroup<kThreads, kRows>, kElems, kAccess>(params);
+}
+
+template <class Element, int kThreads, int kRows, int kElems>
+__global__ void __launch_bounds__(kThreads* kRows, count_edged<kElems>(kThreads* kRows))
+    softmax_backward_edged(const SoftmaxBackwardParams params) {
+    compute_edged<Element, RowGroup<kThreads, kRows>, kElems>(params);
+}
+
+// A cluster of blocks per row: Team is RowTeam.
+template <class Element, class Team, int kElems, Access kAccess>
+__global__ void __launch_bounds__(Team::kBlockThreads, kElems > 16 ? 1 : Team::kResident)
+    softmax_backward_team(const SoftmaxBackwardParams params) {
+    compute_kept<Element, Team, kElems, kAccess>(params);
+}
+
+template <class Element, class Team, int kElems>
+__global__ void __launch_bounds__(Team::kBlockThreads, count_edged<kElems>(Team::kBlockThreads))
+    softmax_backward_team_edged(const SoftmaxBackwardParams params) {
+    compute_edged<Element, Team, kElems>(params);
+}
+
+}  // namespace aicf::softmax_backward
