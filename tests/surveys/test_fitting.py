@@ -31,7 +31,7 @@ from harness.surveys.regret import Summary, choose, cross_validate, judge
 from harness.surveys.shapes import list_shapes
 
 OP, ARCH = "gemm_bias_act", "sm_90a"
-_PARTS = ("survey-{}", "times-{}-fp32", "times-{}-listed", "survey-{}-2", "drawn-{}", "variants-{}")
+_PARTS = ("survey-{}", "times-{}-fp32", "times-{}-listed", "survey-{}-2", "drawn-{}", "variants-{}", "survey-{}-3", "evenly-{}")
 TIMES = [find_folder() / f"h200-{part.format(OP)}.json" for part in _PARTS]
 DEVICE = "NVIDIA H200"
 FACTS = {"device": DEVICE, "record": "none"}
@@ -85,11 +85,11 @@ def test_the_committed_survey_comes_out_of_the_committed_times_bit_for_bit() -> 
     found = fit_times(find_frozen_dir(), read_times(OP, TIMES), ARCH)
     assert found.survey == committed
     assert json.dumps(found.survey, sort_keys=True) == json.dumps(committed, sort_keys=True)
-    assert 0 < found.held_out.mean < 0.025
+    assert 0 < found.held_out.mean < 0.02
     # Without the problems whose rows are strided as the population has them, which are harder.
     assert 0 < fit_times(find_frozen_dir(), read_times(OP, TIMES[:3]), ARCH).held_out.mean < 0.02
     told = found.describe()
-    assert "811 problems, 48 kernels, not for bfloat16" in told and "held out in turn: mean 2.32 %" in told
+    assert "1111 problems, 47 kernels, not for bfloat16" in told and "held out in turn: mean 1.75 %" in told
 
 
 def test_few_problems_make_a_model_of_few_weights() -> None:
