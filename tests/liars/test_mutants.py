@@ -209,9 +209,9 @@ MUTANTS = (
         "embedding",
         "flat/threads256_items4",
         "divides_in_32_bits",
-        "embedding/launcher.cu",
-        "rows.is_small = rows.total <= INT_MAX;",
-        "rows.is_small = true;",
+        "embedding/kernels.cu",
+        "return number / accesses;",
+        "return static_cast<std::uint32_t>(number) / accesses;",
         (*WRITES_WILDLY, READS_BEYOND, UNWRITTEN),
     ),
     Mutant(
@@ -228,8 +228,8 @@ MUTANTS = (
         "flat/threads256_items1",
         "late_accesses",
         "embedding/kernels.cu",
-        "if (source >= 0) sources[u]",
-        "if (source >= 0 && number < 40000000) sources[u]",
+        "if (is_right[u] && number < p.total) loaded[u]",
+        "if (is_right[u] && number < p.total && number < 40000000) loaded[u]",
         ("nan", WRONG),
     ),
     Mutant(
