@@ -109,7 +109,7 @@ def promote_op(
         names = named or (list_variants(loaded.op, recording) if recording else list_choices(loaded.op, problems))
         variants = loaded.op.select_variants(names)
         if drawn and recording:
-            variants = _list_needed(session, frozen, recording, variants)
+            variants = _list_needed(session, frozen, recording, variants, request)
         ready = make_ready(session, variants, quiet=quiet, effort=THOROUGH, committed_only=True)
         candidates = _judge_candidates(session, frozen, ready, recording, commit, say)
         decisions = _decide(session, frozen, candidates, request, recording, drawn, budget, say)
@@ -152,10 +152,12 @@ def _read_times(
     return recording, {}
 
 
-def _list_needed(session: Session, frozen: Index, recording: Recording, variants: Sequence[Variant]) -> tuple[Variant, ...]:
+def _list_needed(
+    session: Session, frozen: Index, recording: Recording, variants: Sequence[Variant], request: Request
+) -> tuple[Variant, ...]:
     """Return which of the variants drawn problems need: only they are built and proved."""
     by_name = {v.name: v for v in variants}
-    picks, _ = find_needed(frozen, session.target.real_arch, recording, list(by_name))
+    picks, _ = find_needed(frozen, session.target.real_arch, recording, list(by_name), forced=bool(request.force_reason))
     return tuple(by_name[pick.name] for pick in picks if pick.name in by_name)
 
 

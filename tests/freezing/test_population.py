@@ -98,6 +98,16 @@ def test_a_variant_of_a_bucket_comes_in_again_with_other_code(tmp_path: Path, ti
     assert len(find_population(tmp_path)) == len(found)
 
 
+def test_the_same_code_with_another_launcher_comes_in_again_for_a_stated_reason(tmp_path: Path) -> None:
+    run_promote(tmp_path, [make_candidate(OLD, 1)], make_hold({OLD: 50.0}), buckets=())
+    (old,) = read_frozen_op(tmp_path, "softmax").kernels
+    record = make_record(tmp_path / "drawn.json", {100: {old: 10.0, OLD: 7.0}})
+    candidate = make_candidate(OLD, 1)
+    assert run_population(tmp_path, [candidate], record) == []
+    (decision,) = run_population(tmp_path, [candidate], record, force_reason="its launcher chooses larger tiles")
+    assert decision.outcome == "promoted" and len(find_population(tmp_path)) == 1
+
+
 def test_of_two_alike_one_is_picked_and_the_more_useful_first() -> None:
     rows = {str(i): {"base": 10.0, "a": 8.0, "b": 8.0, "c": 10.0 if i else 2.0} for i in range(8)}
     picks = cover(rows, {"base"}, {"a", "b", "c"})

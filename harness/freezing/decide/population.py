@@ -98,19 +98,22 @@ def _find_least(row: Mapping[str, float], names: Collection[str]) -> float:
     return min((us for name, us in row.items() if name in names), default=math.inf)
 
 
-def find_needed(frozen: Index, arch: str, recording: Recording, variants: Collection[str]) -> tuple[list[Pick], list[Row]]:
+def find_needed(
+    frozen: Index, arch: str, recording: Recording, variants: Collection[str], *, forced: bool = False
+) -> tuple[list[Pick], list[Row]]:
     """Return what the population needs, of ``variants`` and of the population's kernels in the set, and the entries that it needs no more.
 
     A kernel of the population that is none of the needed stays all the same where few problems say so (:func:`find_superfluous`).
 
-    A variant that the set has in another role, with the code that was timed, is none.
+    A variant that the set has, with the code that was timed, is none, unless it is ``forced``: the host's code, which is not compared, may
+    launch it otherwise.
     """
     held = [e for e in frozen.entries if e["bucket"]["arch"] == arch]
     own = [e for e in held if e["role"] == ROLE]
     base = {e["kernel"] for e in held if e["role"] != ROLE}
     kernels = [read_kernel(frozen.folder, name) for name in {e["kernel"] for e in held}]
     codes = {(str(k.manifest["variant"]), k.machine_code) for k in kernels}
-    known = {variant for variant, code in codes if recording.code_hashes.get(variant, code) == code}
+    known = set() if forced else {variant for variant, code in codes if recording.code_hashes.get(variant, code) == code}
     times = {p: {n: t.median_us for n, t in row.items()} for p, row in recording.times.items()}
     picks = cover(times, base, {e["kernel"] for e in own if e["kernel"] not in base} | (set(variants) - known))
     wanted = {pick.name for pick in picks}
@@ -132,7 +135,7 @@ def promote_population(
     name = f"{name_bucket(bucket)} ({ROLE})"
     forced = bool(request.force_reason)
     by_name = {c.name: c for c in candidates}
-    picks, dropped = find_needed(frozen, session.target.real_arch, recording, by_name)
+    picks, dropped = find_needed(frozen, session.target.real_arch, recording, by_name, forced=forced)
     decisions, writing = [], Writing()
     refusals = {c.name: found[0] for c in candidates if (found := c.find_refusals(forced=forced))}
     if refused := [pick.name for pick in picks if pick.name in refusals]:
@@ -140,7 +143,7 @@ def promote_population(
         for decision in decisions:
             say(f"{name}: {decision.outcome}: {decision.reason}")
         # They take no one's place: the others are picked without them.
-        picks, dropped = find_needed(frozen, session.target.real_arch, recording, by_name.keys() - refusals.keys())
+        picks, dropped = find_needed(frozen, session.target.real_arch, recording, by_name.keys() - refusals.keys(), forced=forced)
     for pick in picks:
         candidate = by_name.get(pick.name)
         if candidate is None:
