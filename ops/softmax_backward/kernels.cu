@@ -8,6 +8,7 @@
 // | naive            | a thread per row: the sum, then the result                                       | 2                 |
 // | block_passes     | a block per row, 16 bytes an access                                              | 2                 |
 // | cluster_passes   | a cluster of 8 blocks per row, for rows that are long and few                    | 2                 |
+// | split_passes     | blocks of the whole chip per row, which meet in memory, for rows that are fewer  | 2                 |
 // | row_in_registers | a group of threads keeps its rows in registers; many short rows per block        | 1                 |
 // | row_in_team      | ... a cluster of blocks does, for rows that are longer                           | 1                 |
 //
@@ -15,6 +16,7 @@
 #include <cstdint>
 
 #include "common/online.cuh"
+#include "common/programmatic.cuh"
 #include "common/rows.cuh"
 #include "softmax_backward/params.h"
 
@@ -36,6 +38,14 @@ struct Row {
           scale(p.scale == nullptr ? 1.0f : *p.scale),
           is_log(p.log != 0),
           columns(static_cast<int>(p.columns)) {}
+
+    // Becomes the part of it from column `first` on.
+    __device__ __forceinline__ void cut(int first, int count) {
+        dy += first;
+        y += first;
+        dx += first;
+        columns = min(count, columns - first);
+    }
 
     // Calls call(is_log), a constant: elements do not ask.
     template <class Call>
@@ -75,34 +85,98 @@ __global__ void __launch_bounds__(kThreads) softmax_backward_naive(const Softmax
     });
 }
 
-// A block takes one row, which it reads twice, or a cluster of blocks does: Group is RowGroup or RowCluster.
-template <class Element, int kThreads, class Group, Access kAccess>
-__global__ void __launch_bounds__(kThreads) softmax_backward_block(const SoftmaxBackwardParams params) {
-    using Span = RowSpan<Element, Group::kTotalThreads, kPackElems<Element>, kAccess == Access::kWhole>;
-    __shared__ float partials[Group::kPartials];
-    const Group group;
-    const Row<Element> row(params, group.row);
-    const Span span = make_span<Span, kAccess>(row.columns, group.rank, row.dx);
-    const int dy_skew = span.find_skew(row.dy), y_skew = span.find_skew(row.y);
-    const auto visit = [&](const auto& call) {
+// Passes over a row, or a part of one, by kThreads threads.
+template <class Element, int kThreads, Access kAccess>
+struct RowPasses {
+    using Span = RowSpan<Element, kThreads, kPackElems<Element>, kAccess == Access::kWhole>;
+
+    const Row<Element>& row;
+    Span span;
+    int dy_skew, y_skew;
+
+    __device__ __forceinline__ RowPasses(const Row<Element>& of, int rank)
+        : row(of), span(make_span<Span, kAccess>(of.columns, rank, of.dx)), dy_skew(span.find_skew(of.dy)), y_skew(span.find_skew(of.y)) {}
+
+    // Calls call(chunk, dy, y, is_whole) for the thread's packs.
+    template <class Call>
+    __device__ __forceinline__ void visit(const Call& call) const {
         span.template visit_split<2>((dy_skew | y_skew) != 0, [&](int chunk, auto is_whole) {
             const Pack<Element> dy = span.load(row.dy, chunk, 0.0f, is_whole, dy_skew);
             call(chunk, dy, span.load(row.y, chunk, 0.0f, is_whole, y_skew), is_whole);
         });
-    };
-    row.visit_kind([&](auto is_log) {
+    }
+
+    // What the thread's elements add to the row's sum.
+    template <class IsLog>
+    __device__ __forceinline__ float sum(IsLog is_log) const {
         float sum = 0.0f;
         visit([&](int, const Pack<Element>& dy, const Pack<Element>& y, auto) {
 #pragma unroll
             for (int i = 0; i < Span::kChunkElems; ++i) sum += row.find_term(dy.values[i], y.values[i], is_log);
         });
-        sum = group.reduce_sum(sum, partials);
+        return sum;
+    }
+
+    template <class IsLog>
+    __device__ __forceinline__ void write(float sum, IsLog is_log) const {
         visit([&](int chunk, Pack<Element> dy, const Pack<Element>& y, auto is_whole) {
 #pragma unroll
             for (int i = 0; i < Span::kChunkElems; ++i) dy.values[i] = row.find_result(dy.values[i], y.values[i], sum, is_log);
             span.store(row.dx, chunk, dy, is_whole);
         });
+    }
+};
+
+// A block takes one row, which it reads twice, or a cluster of blocks does: Group is RowGroup or RowCluster.
+template <class Element, int kThreads, class Group, Access kAccess>
+__global__ void __launch_bounds__(kThreads) softmax_backward_block(const SoftmaxBackwardParams params) {
+    __shared__ float partials[Group::kPartials];
+    const Group group;
+    const Row<Element> row(params, group.row);
+    const RowPasses<Element, Group::kTotalThreads, kAccess> passes(row, group.rank);
+    row.visit_kind([&](auto is_log) { passes.write(group.reduce_sum(passes.sum(is_log), partials), is_log); });
+}
+
+// Rows are cut into parts of so many columns, the last one of fewer; each has a place for its sum.
+struct RowParts {
+    int count, columns;  // of a row, of a part
+    float* sums;         // [rows, count]
+};
+
+template <class Element>
+__device__ __forceinline__ Row<Element> find_part(const SoftmaxBackwardParams& params, const RowParts& parts, std::int64_t number) {
+    Row<Element> row(params, number / parts.count);
+    row.cut(static_cast<int>(number % parts.count) * parts.columns, parts.columns);
+    return row;
+}
+
+// A block takes a part of a row, and leaves its sum. grid: parts of all rows.
+template <class Element, int kThreads, Access kAccess>
+__global__ void __launch_bounds__(kThreads) softmax_backward_sum_parts(const SoftmaxBackwardParams params, const RowParts parts) {
+    __shared__ float partials[RowGroup<kThreads>::kPartials];
+    const RowGroup<kThreads> group;
+    const Row<Element> part = find_part<Element>(params, parts, group.row);
+    const RowPasses<Element, kThreads, kAccess> passes(part, group.rank);
+    allow_successor();
+    part.visit_kind([&](auto is_log) {
+        const float sum = group.reduce_sum(passes.sum(is_log), partials);
+        if (group.rank == 0) parts.sums[group.row] = sum;
     });
+}
+
+// ... and the part's result, from the sums of all parts of its row. Launch it with launch_early().
+template <class Element, int kThreads, Access kAccess>
+__global__ void __launch_bounds__(kThreads) softmax_backward_write_parts(const SoftmaxBackwardParams params, const RowParts parts) {
+    __shared__ float partials[RowGroup<kThreads>::kPartials];
+    const RowGroup<kThreads> group;
+    wait_for_predecessor();
+    const Row<Element> part = find_part<Element>(params, parts, group.row);
+    const RowPasses<Element, kThreads, kAccess> passes(part, group.rank);
+    const float* const sums = parts.sums + group.row / parts.count * parts.count;
+    float sum = 0.0f;
+    for (int i = group.rank; i < parts.count; i += kThreads) sum += sums[i];
+    sum = group.reduce_sum(sum, partials);
+    part.visit_kind([&](auto is_log) { passes.write(sum, is_log); });
 }
 
 // A group takes a row of at most as many elements as its threads keep in registers, kElems each.

@@ -1,4 +1,6 @@
 // How each kernel of softmax_backward is launched.
+#include <algorithm>
+
 #include "common/launch.hpp"
 #include "common/row_cluster.cuh"
 #include "softmax_backward/api.hpp"
@@ -59,6 +61,31 @@ struct cluster_passes {
 };
 
 template <class Element>
+struct split_passes {
+    // Parts for two blocks of each multiprocessor of the largest chip, as far as they have a pack for each thread; whole lines of memory.
+    static RowParts cut(const Params& p, float* sums) {
+        constexpr std::int64_t kBlocks = 2 * 132, kStep = 64;
+        const std::int64_t most = divide_up(p.columns, kThreads * kPackElems<Element>);
+        const std::int64_t count = std::min<std::int64_t>(divide_up(kBlocks, p.rows), most);
+        const std::int64_t columns = divide_up(divide_up(p.columns, count), kStep) * kStep;
+        return {static_cast<int>(divide_up(p.columns, columns)), static_cast<int>(columns), sums};
+    }
+
+    static std::size_t count_bytes(const Params& p) { return static_cast<std::size_t>(p.rows) * cut(p, nullptr).count * sizeof(float); }
+
+    static AicfStatus launch(const Params& params, void* workspace, cudaStream_t stream) {
+        return choose_access<Element, INT64_MAX>(params, [&](auto access) {
+            const RowParts parts = cut(params, static_cast<float*>(workspace));
+            const auto blocks = static_cast<unsigned>(params.rows * parts.count);
+            const auto sum = softmax_backward_sum_parts<Element, kThreads, access.value>;
+            AICF_RETURN_IF_NOT_OK(launch_kernel(sum, blocks, kThreads, 0, stream, params, parts));
+            const auto write = softmax_backward_write_parts<Element, kThreads, access.value>;
+            return launch_early(write, blocks, kThreads, 0, 1, stream, params, parts);
+        });
+    }
+};
+
+template <class Element>
 struct row_in_registers {
     static AicfStatus launch(const Params& params, cudaStream_t stream) {
         constexpr int kRows = kTunables.rows, kElems = kTunables.elems;
@@ -91,9 +118,22 @@ template <class Element>
     requires(sizeof(Element) == 2)
 struct half_row_in_team : row_in_team<Element> {};
 
-AicfStatus launch(const Params& params, void*, cudaStream_t stream) {
+std::size_t count_workspace_bytes(const Params& params) {
+    std::size_t bytes = 0;
+    dispatch_float(params.dtype, [&](auto element) {
+        if constexpr (requires { AICF_KERNEL<decltype(element)>::count_bytes(params); }) {
+            bytes = AICF_KERNEL<decltype(element)>::count_bytes(params);
+        }
+        return make_ok();
+    });
+    return bytes;
+}
+
+AicfStatus launch(const Params& params, void* workspace, cudaStream_t stream) {
     return dispatch_float(params.dtype, [&](auto element) {
-        if constexpr (requires { typename AICF_KERNEL<decltype(element)>; }) {
+        if constexpr (requires { AICF_KERNEL<decltype(element)>::launch(params, workspace, stream); }) {
+            return AICF_KERNEL<decltype(element)>::launch(params, workspace, stream);
+        } else if constexpr (requires { typename AICF_KERNEL<decltype(element)>; }) {
             return AICF_KERNEL<decltype(element)>::launch(params, stream);
         } else {
             return refuse_dtype(params.dtype);

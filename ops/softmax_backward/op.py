@@ -176,6 +176,7 @@ _LEAST_LONG = 257  # shorter rows are held by as few threads with less
 _TWO_WAVES = 132 * 1024
 # So few rows leave multiprocessors idle where a block takes each.
 _FEW_ROWS, _WIDEST = 64, 8
+_FEWER_ROWS = 132 // 8
 # A thread has no more columns to wait for than it has loads under way (1 column: 8.1 us, 11.3 us by two threads a row; 3: 5.7 and 6.8).
 _FEW_COLUMNS = 4
 # All rows begin on 16 bytes and end there, of 16-bit elements and of fp32 alike.
@@ -239,6 +240,15 @@ KERNELS = (
         min_arch=90,
     ),
     Kernel(
+        "split_passes",
+        "blocks of the whole chip per row, by two launches: rows that are fewer than multiprocessors by far, and long",
+        (THREADS,),
+        (),
+        ({"threads": 256},),
+        domain=lambda t: (Count({"rows": 1}, max=2**20), Count({"columns": 1}, _LEAST_SHARED, _MAX_SIZE - 2**17)),
+        tile=lambda t: {"rows": 1},
+    ),
+    Kernel(
         "row_in_registers",
         "a group of threads keeps its row in registers, which is read once; many short rows per block",
         (GROUP, ROWS, ELEMS),
@@ -288,7 +298,7 @@ def _find_share(problem: Problem) -> Mapping[str, int] | None:
 
 def _find_team(problem: Problem) -> Variant | None:
     """Return the team that holds a row, of few rows one of many blocks; None where none does."""
-    team, half = KERNELS[4:]
+    team, half = KERNELS[5:]
     teams = [t for t in _TEAM_SHARES if problem.sizes["columns"] <= _hold(t)]
     wide = [t for t in teams if t["team"] == _WIDEST] if problem.sizes["rows"] <= _FEW_ROWS else []
     if wide or teams:
@@ -299,7 +309,7 @@ def _find_team(problem: Problem) -> Variant | None:
 
 def choose(problem: Problem) -> Choice:
     """Return the variant that keeps a row in the registers of as few threads as hold it, or reads long rows again."""
-    naive, block, cluster, registers = KERNELS[:4]
+    naive, block, cluster, split, registers = KERNELS[:5]
     if problem.sizes["columns"] <= _FEW_COLUMNS:
         return Choice(naive.bind({"threads": 64}), "a thread takes as few columns sooner than several")
     share = _find_share(problem)
@@ -307,6 +317,8 @@ def choose(problem: Problem) -> Choice:
         return Choice(registers.bind(share), f"the registers of {share['threads']} threads hold a row")
     if team := _find_team(problem):
         return Choice(team, "the registers of several blocks hold a row")
+    if problem.sizes["rows"] <= _FEWER_ROWS:
+        return Choice(split.bind({"threads": 256}), "fewer rows than clusters of 8 blocks occupy the chip with")
     if problem.sizes["rows"] <= _FEW_ROWS:
         return Choice(cluster.bind({"threads": 256}), "few rows, longer than registers hold")
     return Choice(block.bind({"threads": 256}), "a row is longer than registers hold")

@@ -26,7 +26,7 @@ VARIANTS["row_in_team"] = OP.find_kernel("row_in_team").bind(OP.find_kernel("row
 VARIANTS["short_rows"] = OP.find_kernel("row_in_registers").bind({"threads": 8, "rows": 16, "elems": 32})
 # Those of fp32 too, in which what the tests draw has no rounding.
 FLOAT_KERNELS = [k for k in VARIANTS if k != "half_row_in_team"]
-CLUSTERS = ("cluster_passes", "row_in_team", "half_row_in_team")
+CLUSTERS = ("cluster_passes", "split_passes", "row_in_team", "half_row_in_team")
 # Proved by the fast tests; the slow ones prove the others.
 FAST_KERNELS = ("naive", "row_in_registers", "short_rows")
 BENCH = OP.select_problems("bench")
