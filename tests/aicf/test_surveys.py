@@ -36,7 +36,7 @@ def make_survey(frozen: FrozenOp) -> dict[str, Any]:
     return {"kind": "survey", "arch": "sm_90a", "device": "made up", "record": "none", "weights": weights, "groups": []}
 
 
-@pytest.mark.parametrize("sizes", [{"M": 128, "N": 4096, "K": 4096}, {"M": 1024, "N": 1024, "K": 1024}, {"M": 16384, "N": 4096, "K": 1024}])
+@pytest.mark.parametrize("sizes", [{"M": 128, "N": 4096, "K": 4096}, {"M": 1024, "N": 1024, "K": 1024}, {"M": 4096, "N": 4096, "K": 4096}])
 def test_what_was_measured_stands_in_for_another_activation(sizes: dict[str, int]) -> None:
     attributes = {"act": "gelu_tanh", "b_layout": "nk", "dtype": "bfloat16", "with_bias": True}
     measured = Registry().select(OP, Problem(sizes, attributes), HOPPER)
