@@ -3,7 +3,7 @@
 #pragma once
 
 #include "common/activations.h"
-#include "common/raise_two.cuh"
+#include "common/special_functions.cuh"
 
 namespace aicf {
 
@@ -12,12 +12,6 @@ __device__ __forceinline__ float clamp_keeping_nan(float x, float limit) {
     asm("min.NaN.f32 %0, %0, %1;" : "+f"(x) : "f"(limit));
     asm("max.NaN.f32 %0, %0, %1;" : "+f"(x) : "f"(-limit));
     return x;
-}
-
-__device__ __forceinline__ float invert(float x) {
-    float result;
-    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
-    return result;
 }
 
 // x sigmoid(t(x)) has the slope s + x s (1 - s) t'. `power` is -t log2(e), at most 126.

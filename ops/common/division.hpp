@@ -16,7 +16,11 @@ struct Divisor {
 #ifdef __CUDACC__
     __device__ __forceinline__ int divide(int value) const {
         // A divisor of 1 has no multiplier of 32 bits.
-        return divisor == 1 ? value : static_cast<int>(__umulhi(static_cast<std::uint32_t>(value), multiplier) >> shift);
+        return divisor == 1 ? value : divide_by_two_or_more(value);
+    }
+
+    __device__ __forceinline__ int divide_by_two_or_more(int value) const {
+        return static_cast<int>(__umulhi(static_cast<std::uint32_t>(value), multiplier) >> shift);
     }
 
     __device__ __forceinline__ int find_remainder(int value, int quotient) const { return value - quotient * static_cast<int>(divisor); }

@@ -14,6 +14,9 @@ namespace aicf {
 
 inline constexpr int kHalfBytes = 2;
 
+// Of the largest chip, an H200: where a launcher counts blocks for one, whichever runs them.
+inline constexpr int kMultiprocessors = 132;
+
 // Lets a kernel have so much dynamic shared memory.
 template <class Kernel>
 AicfStatus allow_shared_memory(Kernel kernel, int bytes) {

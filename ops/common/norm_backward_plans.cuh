@@ -71,10 +71,7 @@ struct cluster_passes : Slabs<kIsCentred, t, Element> {
     }
 };
 
-// Those for which the op's numbers of blocks are multiples.
-inline constexpr int kMultiprocessors = 132;
-
-// Blocks, or teams of them, that stay.
+// Blocks, or teams of them, that stay: a multiple of kMultiprocessors.
 template <bool kIsCentred, auto t, class Element, class Group>
 struct Staying {
     static std::int64_t count_partials(std::int64_t rows, std::int64_t /*columns*/) {

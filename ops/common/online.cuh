@@ -1,8 +1,8 @@
 // Maximum and sum of exponentials of a row in one pass. (Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018.)
 #pragma once
 
-#include "common/raise_two.cuh"
 #include "common/reduce.cuh"
+#include "common/special_functions.cuh"
 
 namespace aicf {
 

@@ -3,6 +3,8 @@
 // plain, and does all of them again by sqrtf and / where one is not.
 #pragma once
 
+#include "common/special_functions.cuh"
+
 namespace aicf {
 
 // Whether find_plain_root() is right: x is 0, or so large that no part of it is subnormal.
@@ -23,9 +25,8 @@ __device__ __forceinline__ bool has_plain_quotient(float a, float b) {
 }
 
 __device__ __forceinline__ float find_plain_quotient(float a, float b) {
-    float inverse;
-    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(b));
-    inverse = fmaf(inverse, fmaf(-b, inverse, 1.0f), inverse);
+    const float rough = invert(b);
+    const float inverse = fmaf(rough, fmaf(-b, rough, 1.0f), rough);
     const float quotient = a * inverse;
     const float refined = fmaf(inverse, fmaf(-b, quotient, a), quotient);
     return a == 0.0f ? a : refined;

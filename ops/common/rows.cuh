@@ -483,6 +483,9 @@ struct InnerSpan {
 
     __device__ __forceinline__ int find_column(int chunk, int i) const { return first + (chunk * kThreads + rank) * kChunkElems + i; }
 
+    // Packs may lie past the last.
+    __device__ __forceinline__ bool is_there(int chunk) const { return find_column(chunk, 0) < columns; }
+
     __device__ __forceinline__ int find_skew(const Element* row) const { return find_shift(row + first, 16); }
 
     // The thread's packs of a row as they lie in memory, with a skew in two halves, of which join() makes one: nothing is looked at before.
@@ -490,11 +493,11 @@ struct InnerSpan {
     __device__ __forceinline__ void load(const Element* row, int skew, uint4 (&words)[kChunks], uint4 (&next)[kChunks]) const {
 #pragma unroll
         for (int chunk = 0; chunk < kChunks; ++chunk) {
-            const bool is_there = row != nullptr && find_column(chunk, 0) < columns;
+            const bool has_pack = row != nullptr && is_there(chunk);
             const auto* const pack = reinterpret_cast<const uint4*>(row + (find_column(chunk, 0) - skew));
             words[chunk] = next[chunk] = {0, 0, 0, 0};
-            if (is_there) words[chunk] = pack[0];
-            if (is_there && skew != 0) next[chunk] = pack[1];
+            if (has_pack) words[chunk] = pack[0];
+            if (has_pack && skew != 0) next[chunk] = pack[1];
         }
     }
 

@@ -1,4 +1,4 @@
-// 16-byte accesses of float arrays, whole or cut short at a ragged edge.
+// 16-byte accesses: of float arrays, whole or cut short at a ragged edge, and of narrower words that were read one by one.
 #pragma once
 
 #include <cstdint>
@@ -27,6 +27,19 @@ __device__ __forceinline__ float4 load_vector_or_zero(const float* source, int n
     if (num_valid > 1) value.y = source[1];
     if (num_valid > 2) value.z = source[2];
     return value;
+}
+
+// 16 bytes from words of 1, 2 or 4.
+template <class Word>
+__device__ __forceinline__ uint4 lay_words(const Word (&words)[16 / sizeof(Word)]) {
+    constexpr int kBytes = static_cast<int>(sizeof(Word)), kPerWord = 4 / kBytes;
+    const auto join = [&](int k) {
+        std::uint32_t joined = words[k * kPerWord];
+#pragma unroll
+        for (int e = 1; e < kPerWord; ++e) joined |= std::uint32_t{words[k * kPerWord + e]} << (8 * kBytes * e);
+        return joined;
+    };
+    return {join(0), join(1), join(2), join(3)};
 }
 
 }  // namespace aicf

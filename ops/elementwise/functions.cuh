@@ -8,6 +8,7 @@
 #include "common/activations.cuh"
 #include "common/elements.cuh"
 #include "common/philox.cuh"
+#include "common/special_functions.cuh"
 
 namespace aicf::elementwise {
 
@@ -29,15 +30,8 @@ __device__ __forceinline__ float clip(float x, float low, float high) { return f
 // NaN and zeros stay what they are.
 __device__ __forceinline__ float find_sign(float x) { return x > 0.0f ? 1.0f : (x < 0.0f ? -1.0f : x); }
 
-// One instruction, off by an ulp. Subnormal results are 0.
-__device__ __forceinline__ float find_reciprocal(float x) {
-    float result;
-    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
-    return result;
-}
-
 // An overflowing e^-x gives 0, off by less than 2^-126.
-__device__ __forceinline__ float sigmoid(float x) { return find_reciprocal(1.0f + expf(-x)); }
+__device__ __forceinline__ float sigmoid(float x) { return invert(1.0f + expf(-x)); }
 
 __device__ __forceinline__ float find_relu_slope(float x) { return x > 0.0f ? 1.0f : (x <= 0.0f ? 0.0f : x); }
 
@@ -55,11 +49,11 @@ __device__ __forceinline__ Normal find_normal(float x) {
     constexpr float kFarthest = 20.0f;                 // where the power is zero already; infinities are there, too
     constexpr float kHalfOfLog2E = 0.7213475204444817f;
     const float a = fminf(fabsf(x), kFarthest), d = fmaf(a, 0.4f, 1.0f);
-    const float rough = find_reciprocal(d), t = fmaf(rough, fmaf(-d, rough, 1.0f), rough);
-    float power, q = kFit[kTerms - 1];
+    const float rough = invert(d), t = fmaf(rough, fmaf(-d, rough, 1.0f), rough);
+    float q = kFit[kTerms - 1];
 #pragma unroll
     for (int i = kTerms - 2; i >= 0; --i) q = fmaf(q, t, kFit[i]);
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(a * a * -kHalfOfLog2E));
+    const float power = raise_two(a * a * -kHalfOfLog2E);
     const float tail = power * (q * t);
     return {x < 0.0f ? tail : 1.0f - tail, power};
 }
@@ -76,7 +70,7 @@ __device__ __forceinline__ float find_gelu_slope(float x) {
 // s + x s (1 - s) t', with s = sigmoid(t). Of s and 1 - s one is 1 / (1 + q), the other q / (1 + q), with q = e^-|t|: without cancellation,
 // by one exponential and one quotient.
 __device__ __forceinline__ float find_gated_slope(float x, float t, float slope_of_t) {
-    const float q = expf(-fabsf(t)), larger = find_reciprocal(1.0f + q), smaller = q * larger;
+    const float q = expf(-fabsf(t)), larger = invert(1.0f + q), smaller = q * larger;
     return fmaf(x * smaller * slope_of_t, larger, t < 0.0f ? smaller : larger);
 }
 

@@ -14,16 +14,13 @@ constexpr bool kDraws = ChainOfVariant::kNumDraws > 0;
 constexpr int kLooseWidth = kDraws ? 4 : 1;
 constexpr int kLoosePacks = kDraws ? kPacks : kPacks < 2 ? 4 : 8;
 
-// Of the largest chip.
-constexpr int kMultiprocessors = 132;
 // So many packs, two for each thread that the chip holds, have a thread each, whatever the variant.
 constexpr int kFewPacks = 2 * 2048 * kMultiprocessors;
 // So few threads are in blocks of 64.
 constexpr int kFewThreads = 512 * kMultiprocessors, kSmallBlock = 64;
 // Rows that begin anywhere are cut into segments from so many columns on, which 8 lanes take where they are less than a wide row's: a fifth
-// of the lanes, or little more, have nothing to do at the worst. There are to be so many warps for each multiprocessor before segments are
-// long.
-constexpr int kFewColumns = 24, kWideRow = 128, kWarps = 32, kWarpSize = 32;
+// of the lanes, or little more, have nothing to do at the worst. There are to be so many threads before segments are long.
+constexpr int kFewColumns = 24, kWideRow = 128, kManyThreads = 1024 * kMultiprocessors;
 
 using Operands = Arrays<ChainOfVariant>;
 
@@ -109,7 +106,7 @@ Split<Index> split_rows(const Arrays<ChainOfVariant, Index>& arrays, int width) 
 
 Segments split_segments(const Arrays<ChainOfVariant, std::uint32_t>& arrays, int lanes) {
     const std::int64_t rows = arrays.rows, columns = arrays.columns, steps = divide_up(columns, lanes);
-    std::int64_t most = rows * steps * lanes / (std::int64_t{kWarps} * kWarpSize * kMultiprocessors);
+    std::int64_t most = rows * steps * lanes / kManyThreads;
     most = most < 1 ? 1 : most > kLoosePacks ? kLoosePacks : most;
     const std::int64_t columns_each = divide_up(steps, divide_up(steps, most)) * lanes, of_row = divide_up(columns, columns_each);
     const auto cut = [](std::int64_t value) { return static_cast<std::uint32_t>(value); };
@@ -186,11 +183,12 @@ struct streamed {
     static AicfStatus launch_width(const Arrays<ChainOfVariant, Index>& arrays, cudaStream_t stream) {
         // With 64 bits there are blocks enough to keep the memory busy.
         constexpr int kInFlight = sizeof(Index) > 4 ? 1 : kIsLoose ? kLoosePacks : kPacks;
-        const Split<Index> split = split_rows(arrays, kWidth);
         if constexpr (sizeof(Index) == 4 && kIsLoose && !kDraws) {
             if (arrays.columns >= kWideRow) return launch_segments<32>(arrays, stream);
             if (arrays.columns >= kFewColumns) return launch_segments<8>(arrays, stream);
-        } else if constexpr (sizeof(Index) == 4 && !kIsLoose) {
+        }
+        const Split<Index> split = split_rows(arrays, kWidth);
+        if constexpr (sizeof(Index) == 4 && !kIsLoose) {
             if (split.num_packs <= Index{kFewPacks}) return launch_few<kWidth>(arrays, split, stream);
         }
         const int threads = find_block(static_cast<std::int64_t>(split.num_packs));

@@ -12,6 +12,7 @@
 #include "common/division.hpp"
 #include "common/indices.cuh"
 #include "common/rows.cuh"
+#include "common/vector_access.cuh"
 #include "embedding/params.h"
 
 namespace aicf::embedding {
@@ -164,16 +165,6 @@ __global__ void __launch_bounds__(kThreads) embedding_flat(const FlatRows<Number
     }
 }
 
-template <class Word>
-__device__ __forceinline__ uint4 join_words(const Word* words) {
-    if constexpr (sizeof(Word) == 4) {
-        return {words[0], words[1], words[2], words[3]};
-    } else {
-        const auto join = [&](int i) { return words[i] | static_cast<std::uint32_t>(words[i + 1]) << 16; };
-        return {join(0), join(2), join(4), join(6)};
-    }
-}
-
 // A pack of 16 bytes of a y without gaps a thread, from the row that it begins in and the next one: rows have a pack's words at least. The
 // table's rows begin anywhere: each word is a load, and all of them are under way together.
 template <class Word, class Index, int kThreads>
@@ -194,7 +185,7 @@ __global__ void __launch_bounds__(kThreads) embedding_dense_packs(const FlatRows
         Word words[kWords];
 #pragma unroll
         for (std::uint32_t i = 0; i < kWords; ++i) words[i] = (i < left ? source : next_source)[i];
-        *reinterpret_cast<uint4*>(target) = join_words(words);
+        *reinterpret_cast<uint4*>(target) = lay_words(words);
         return;
     }
 #pragma unroll 1

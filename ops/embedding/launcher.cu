@@ -28,9 +28,9 @@ struct row_groups {
     }
 };
 
-// More words than these, 512 for each multiprocessor of the largest chip, are stored by packs where y has no gaps: fewer have a thread
+// More words than these, 512 for each multiprocessor, are stored by packs where y has no gaps: fewer have a thread
 // each.
-constexpr std::int64_t kFewWords = 132 * 512;
+constexpr std::int64_t kFewWords = 512 * kMultiprocessors;
 
 template <class Word, class Index>
 struct flat {

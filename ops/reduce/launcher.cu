@@ -26,14 +26,12 @@ struct Call {
 
 bool is_contiguous(const Params& p) { return p.ldx == p.columns || p.rows == 1; }
 
-constexpr int kSms = 132;  // of the chip that blocks are counted for
-
 // Cuts `count` elements, of each of `rows` rows, into parts for about kBlocks blocks in all. A thread has a round of loads, or less where
 // there would be fewer blocks than multiprocessors: either way one wait.
 template <class Element>
 Cut cut_rows(std::int64_t rows, std::int64_t count) {
     constexpr std::int64_t kPass = std::int64_t{kThreads} * kPackElems<Element>, kRound = kPass * kPacksInFlight;
-    const std::int64_t spread = std::max(divide_up(count, kRound), std::min(kSms / rows, count / kPass));
+    const std::int64_t spread = std::max(divide_up(count, kRound), std::min(kMultiprocessors / rows, count / kPass));
     const std::int64_t wanted = std::max<std::int64_t>(std::min(kBlocks / rows, spread), 1);
     const std::int64_t elems = divide_up(divide_up(count, wanted), kPackElems<Element>) * kPackElems<Element>;
     return {count, divide_up(count, elems), elems};
@@ -48,9 +46,9 @@ dim3 cut_columns(const Params& p) {
     // One part where it is read within the time of a second launch, and where blocks along columns fill the chip for about as long.
     constexpr std::int64_t kFewRounds = 2, kShortRounds = 4, kMostRounds = 16;
     const std::int64_t rounds = divide_up(p.rows, kRoundRows);
-    if (rounds <= kFewRounds || (rounds <= kMostRounds && p.rows * kSms <= kShortRounds * kRoundRows * along)) return grid;
+    if (rounds <= kFewRounds || (rounds <= kMostRounds && p.rows * kMultiprocessors <= kShortRounds * kRoundRows * along)) return grid;
     // Two rounds for a thread, or one where there would be too few blocks.
-    const std::int64_t most = std::min(std::max(divide_up(rounds, 2), std::min(rounds, divide_up(kSms, along))), kMaxParts);
+    const std::int64_t most = std::min(std::max(divide_up(rounds, 2), std::min(rounds, divide_up(kMultiprocessors, along))), kMaxParts);
     const std::int64_t parts = std::min<std::int64_t>(kBlocks / std::min<std::int64_t>(along, kBlocks), most);
     grid.y = static_cast<unsigned>(std::max<std::int64_t>(parts, 1));
     return grid;

@@ -179,6 +179,44 @@ __global__ void __launch_bounds__(kThreads) softmax_backward_write_parts(const S
     part.visit_kind([&](auto is_log) { passes.write(sum, is_log); });
 }
 
+// Calls visit(chunk, dy, y) for the packs of a row that the thread has. They are unpacked anew where kForgets: values from the pass before
+// would take twice the registers.
+template <class Element, bool kForgets, class Span, int kChunks, class Visit>
+__device__ __forceinline__ void visit_packs(const Span& span, uint4 (&dy)[kChunks], uint4 (&y)[kChunks], const Visit& visit) {
+#pragma unroll
+    for (int chunk = 0; chunk < kChunks; ++chunk) {
+        if (!span.is_there(chunk)) continue;
+        if constexpr (kForgets) {
+            forget(dy[chunk]);
+            forget(y[chunk]);
+        }
+        visit(chunk, unpack<Element>(dy[chunk]), unpack<Element>(y[chunk]));
+    }
+}
+
+// What the packs add to the row's sum.
+template <class Element, bool kForgets, class Span, int kChunks, class IsLog>
+__device__ __forceinline__ float add_packs(const Row<Element>& row, const Span& span, uint4 (&dy)[kChunks], uint4 (&y)[kChunks], float sum,
+                                           IsLog is_log) {
+    visit_packs<Element, kForgets>(span, dy, y, [&](int, const Pack<Element>& gradients, const Pack<Element>& results) {
+#pragma unroll
+        for (int i = 0; i < Span::kChunkElems; ++i) sum += row.find_term(gradients.values[i], results.values[i], is_log);
+    });
+    return sum;
+}
+
+template <class Element, class Span, int kChunks, class IsLog>
+__device__ __forceinline__ void write_packs(const Row<Element>& row, const Span& span, uint4 (&dy)[kChunks], uint4 (&y)[kChunks], float sum,
+                                            IsLog is_log) {
+    visit_packs<Element, true>(span, dy, y, [&](int chunk, Pack<Element> gradients, const Pack<Element>& results) {
+#pragma unroll
+        for (int i = 0; i < Span::kChunkElems; ++i) {
+            gradients.values[i] = row.find_result(gradients.values[i], results.values[i], sum, is_log);
+        }
+        span.store(row.dx, chunk, gradients);
+    });
+}
+
 // A group takes a row of at most as many elements as its threads keep in registers, kElems each.
 template <class Element, class Group, int kElems, Access kAccess>
 __device__ __forceinline__ void compute_kept(const SoftmaxBackwardParams& params) {
@@ -191,43 +229,11 @@ __device__ __forceinline__ void compute_kept(const SoftmaxBackwardParams& params
     span.load_all_words(row.dy, dy, 0, span.find_skew(row.dy));
     span.load_all_words(row.y, y, 0, span.find_skew(row.y));
     row.visit_kind([&](auto is_log) {
-        float sum = 0.0f;
-#pragma unroll
-        for (int chunk = 0; chunk < Span::kChunks; ++chunk) {
-            if (!span.is_there(chunk)) continue;
-            const Pack<Element> gradients = unpack<Element>(dy[chunk]), results = unpack<Element>(y[chunk]);
-#pragma unroll
-            for (int i = 0; i < Span::kChunkElems; ++i) sum += row.find_term(gradients.values[i], results.values[i], is_log);
-        }
-        sum = group.reduce_sum(sum, partials);
+        const float sum = group.reduce_sum(add_packs<Element, false>(row, span, dy, y, 0.0f, is_log), partials);
         if (group.row >= params.rows) return;
-#pragma unroll
-        for (int chunk = 0; chunk < Span::kChunks; ++chunk) {
-            if (!span.is_there(chunk)) continue;
-            forget(dy[chunk]);
-            forget(y[chunk]);
-            Pack<Element> gradients = unpack<Element>(dy[chunk]);
-            const Pack<Element> results = unpack<Element>(y[chunk]);
-#pragma unroll
-            for (int i = 0; i < Span::kChunkElems; ++i) {
-                gradients.values[i] = row.find_result(gradients.values[i], results.values[i], sum, is_log);
-            }
-            span.store(row.dx, chunk, gradients);
-        }
+        write_packs(row, span, dy, y, sum, is_log);
     });
     if constexpr (Group::kBlocks > 1) group.leave();
-}
-
-// Calls visit(chunk, dy, y) for the packs of a row that the thread has, unpacked anew: their values would take twice the registers.
-template <class Element, class Span, int kChunks, class Visit>
-__device__ __forceinline__ void visit_packs(const Span& span, uint4 (&dy)[kChunks], uint4 (&y)[kChunks], const Visit& visit) {
-#pragma unroll
-    for (int chunk = 0; chunk < kChunks; ++chunk) {
-        if (span.find_column(chunk, 0) >= span.columns) continue;
-        forget(dy[chunk]);
-        forget(y[chunk]);
-        visit(chunk, unpack<Element>(dy[chunk]), unpack<Element>(y[chunk]));
-    }
 }
 
 // The same of rows of 16 bits that begin anywhere: nothing is looked at before all of a row's packs, and the elements in front of and
@@ -258,19 +264,9 @@ __device__ __forceinline__ void compute_edged(const SoftmaxBackwardParams& param
         float sum = 0.0f;
 #pragma unroll
         for (int e = 0; e < Span::kEdges; ++e) sum += row.find_term(edge_dy[e], edge_y[e], is_log);
-        visit_packs<Element>(span, dy, y, [&](int, const Pack<Element>& gradients, const Pack<Element>& results) {
-#pragma unroll
-            for (int i = 0; i < Span::kChunkElems; ++i) sum += row.find_term(gradients.values[i], results.values[i], is_log);
-        });
-        sum = group.reduce_sum(sum, partials);
+        sum = group.reduce_sum(add_packs<Element, true>(row, span, dy, y, sum, is_log), partials);
         if (group.row >= params.rows) return;
-        visit_packs<Element>(span, dy, y, [&](int chunk, Pack<Element> gradients, const Pack<Element>& results) {
-#pragma unroll
-            for (int i = 0; i < Span::kChunkElems; ++i) {
-                gradients.values[i] = row.find_result(gradients.values[i], results.values[i], sum, is_log);
-            }
-            span.store(row.dx, chunk, gradients);
-        });
+        write_packs(row, span, dy, y, sum, is_log);
 #pragma unroll
         for (int e = 0; e < Span::kEdges; ++e) {
             if (edges[e] >= 0) row.dx[edges[e]] = from_float<Element>(row.find_result(edge_dy[e], edge_y[e], sum, is_log));

@@ -62,9 +62,9 @@ struct cluster_passes {
 
 template <class Element>
 struct split_passes {
-    // Parts for two blocks of each multiprocessor of the largest chip, as far as they have a pack for each thread; whole lines of memory.
+    // Parts for two blocks of each multiprocessor, as far as they have a pack for each thread; whole lines of memory.
     static RowParts cut(const Params& p, float* sums) {
-        constexpr std::int64_t kBlocks = 2 * 132, kStep = 64;
+        constexpr std::int64_t kBlocks = 2 * kMultiprocessors, kStep = 64;
         const std::int64_t most = divide_up(p.columns, kThreads * kPackElems<Element>);
         const std::int64_t count = std::min<std::int64_t>(divide_up(kBlocks, p.rows), most);
         const std::int64_t columns = divide_up(divide_up(p.columns, count), kStep) * kStep;

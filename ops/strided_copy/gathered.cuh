@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "common/division.hpp"
+#include "common/vector_access.cuh"
 #include "strided_copy/pieces.cuh"
 
 namespace aicf::strided_copy {
@@ -13,14 +14,9 @@ inline constexpr int kGatheredBytes = 16;
 
 // An axis of y, from the innermost on: its places from `first` on, `count` of them, are x's, this many bytes apart there.
 struct GatheredAxis {
-    Divisor extent;
+    Divisor extent;  // 2 at least: where it would be 1, all numbers are 0
     int first, count;
     std::int64_t x_step;
-
-    // Of a number of less than 31 bits. An extent is 2 at least: where it would be 1, all numbers are 0.
-    __device__ __forceinline__ int divide(int number) const {
-        return static_cast<int>(__umulhi(static_cast<unsigned>(number), extent.multiplier) >> extent.shift);
-    }
 };
 
 // All of y, and what of it comes from x. Axes behind the last have one place, 0, which is x's.
@@ -51,7 +47,7 @@ __device__ __forceinline__ Origin find_origin(const Gather& g, int number) {
     Origin found = {0, true};
 #pragma unroll
     for (int k = kFirst; k < kAxes - 1; ++k) {
-        const int quotient = g.axes[k].divide(number);
+        const int quotient = g.axes[k].extent.divide_by_two_or_more(number);
         found.add(g.axes[k], g.axes[k].extent.find_remainder(number, quotient));
         number = quotient;
     }
@@ -77,7 +73,7 @@ struct GatheredPack {
     __device__ __forceinline__ void load(const Gather& g, int at) {
         constexpr int kBytes = static_cast<int>(sizeof(Element));
         const GatheredAxis& inner = g.axes[0];
-        const int row = inner.divide(max(at, 0));
+        const int row = inner.extent.divide_by_two_or_more(max(at, 0));
         const int place = at - row * static_cast<int>(inner.extent.divisor);
         const int left = static_cast<int>(inner.extent.divisor) - place;
         const Origin here = find_origin<1, kAxes>(g, row);
@@ -97,18 +93,10 @@ struct GatheredPack {
         }
     }
 
-    __device__ __forceinline__ std::uint32_t find_word(int k) const {
-        constexpr int kPerWord = 4 / static_cast<int>(sizeof(Element));
-        std::uint32_t word = values[k * kPerWord];
-#pragma unroll
-        for (int e = 1; e < kPerWord; ++e) word |= std::uint32_t{values[k * kPerWord + e]} << (8 * static_cast<int>(sizeof(Element)) * e);
-        return word;
-    }
-
     // Stores what of the pack is in y.
     __device__ __forceinline__ void store(const Gather& g, int at, char* y) const {
         if (at >= 0 && at + kCount <= g.num_elements) {
-            *reinterpret_cast<uint4*>(y) = {find_word(0), find_word(1), find_word(2), find_word(3)};
+            *reinterpret_cast<uint4*>(y) = lay_words(values);
             return;
         }
 #pragma unroll

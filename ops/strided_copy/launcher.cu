@@ -102,9 +102,7 @@ AicfStatus launch_parts(const Parts& parts, int log_bytes, cudaStream_t stream) 
 }
 
 template <Tunables t, Rung kRung>
-AicfStatus launch_plan(const Params& p, cudaStream_t stream) {
-    const Parts parts = list_parts(p);
-    const int log_bytes = find_log_bytes(p.dtype);
+AicfStatus launch_plan(const Parts& parts, int log_bytes, cudaStream_t stream) {
     return parts.count <= kMaxPieces ? launch_parts<t, kRung, kMaxPieces>(parts, log_bytes, stream)
                                      : launch_parts<t, kRung, kMaxParts>(parts, log_bytes, stream);
 }
@@ -130,14 +128,13 @@ Planned plan_as(const Parts& parts, int log_bytes, int threads, int items, const
 
 // What pieces could agree on that do not go alike.
 Wish find_wish(const Planned& planned, int log_bytes) {
-    constexpr int kWide = 3;
-    bool are_wide = true, can_be_rows = log_bytes < kWide;
+    bool are_wide = true, can_be_rows = log_bytes < kLogWide;
     for (int i = 0; i < planned.count; ++i) {
         const Piece& piece = planned.pieces[i];
-        are_wide &= piece.way == Way::kRuns && piece.log_bytes >= kWide;
+        are_wide &= piece.way == Way::kRuns && piece.log_bytes >= kLogWide;
         can_be_rows &= piece.x != nullptr && (piece.way == Way::kRuns || piece.way == Way::kRows);
     }
-    return are_wide ? Wish{kWide, false} : Wish{Wish{}.log_widest, can_be_rows};
+    return are_wide ? Wish{kLogWide, false} : Wish{Wish{}.log_widest, can_be_rows};
 }
 
 Planned plan_alike(const Parts& parts, int log_bytes, int threads, int items) {
@@ -316,13 +313,12 @@ const Part* find_copied(const Parts& parts) {
 
 template <Tunables t>
 AicfStatus launch_best_way(const Params& p, cudaStream_t stream) {
-    constexpr int kWide = 3;  // accesses of 8 bytes
     const Parts parts = list_parts(p);
     const int log_bytes = find_log_bytes(p.dtype);
     const Planned planned = plan_alike(parts, log_bytes, t.threads, t.items);
     const Piece& first = planned.pieces[0];
     const bool are_runs = planned.are_alike && first.way == Way::kRuns;
-    if (are_runs && first.log_bytes >= kWide) return launch_runs<t>(planned, stream);
+    if (are_runs && first.log_bytes >= kLogWide) return launch_runs<t>(planned, stream);
     const Part* copied = find_copied(parts);
     if (p.pieces == 1 && copied != nullptr) {
         const Frame frame = make_frame(p, *copied, log_bytes);
@@ -335,7 +331,7 @@ AicfStatus launch_best_way(const Params& p, cudaStream_t stream) {
     if (are_runs) return launch_runs<t>(planned, stream);
     if (planned.are_alike && first.way == Way::kRows) return launch_rows<t>(planned, stream);
     if (planned.are_alike && planned.count == 1 && first.way == Way::kPacked) return launch_lines<t>(first, stream);
-    return launch_plan<t, Rung::kPacked>(p, stream);
+    return launch_plan<t, Rung::kPacked>(parts, log_bytes, stream);
 }
 
 template <Tunables t>
@@ -352,17 +348,23 @@ struct naive {
 
 template <Tunables t>
 struct merged {
-    static AicfStatus launch(const Params& p, cudaStream_t stream) { return launch_plan<t, Rung::kMerged>(p, stream); }
+    static AicfStatus launch(const Params& p, cudaStream_t stream) {
+        return launch_plan<t, Rung::kMerged>(list_parts(p), find_log_bytes(p.dtype), stream);
+    }
 };
 
 template <Tunables t>
 struct turned {
-    static AicfStatus launch(const Params& p, cudaStream_t stream) { return launch_plan<t, Rung::kTurned>(p, stream); }
+    static AicfStatus launch(const Params& p, cudaStream_t stream) {
+        return launch_plan<t, Rung::kTurned>(list_parts(p), find_log_bytes(p.dtype), stream);
+    }
 };
 
 template <Tunables t>
 struct packed {
-    static AicfStatus launch(const Params& p, cudaStream_t stream) { return launch_plan<t, Rung::kPacked>(p, stream); }
+    static AicfStatus launch(const Params& p, cudaStream_t stream) {
+        return launch_plan<t, Rung::kPacked>(list_parts(p), find_log_bytes(p.dtype), stream);
+    }
 };
 
 template <Tunables t>

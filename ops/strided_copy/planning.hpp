@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "common/launch.hpp"
 #include "strided_copy/packed.cuh"
 #include "strided_copy/pieces.cuh"
 
@@ -11,6 +12,8 @@ namespace aicf::strided_copy {
 
 // Accesses and places that 31 bits number, whatever a block adds.
 inline constexpr std::int64_t kMostCounted = (std::int64_t{1} << 31) - (1 << 16);
+// Accesses of 8 bytes, as a power of two: narrower ones leave rows to shifted words.
+inline constexpr int kLogWide = 3;
 
 // What several pieces of a launch can agree on: accesses no wider than 2^log_widest bytes, or all of them as rows.
 struct Wish {
@@ -194,7 +197,7 @@ inline bool plan_packed(Shape shape, int log_bytes, int log_lines, Piece* piece)
 
 // Few lines a tile where there would be so few tiles that multiprocessors have none or one more than others; a thread has a line at least.
 inline bool plan_lines(const Shape& shape, int log_bytes, int threads, Rung rung, Piece* piece) {
-    constexpr std::int64_t kFewTiles = 528;  // 4 for each of an H200's multiprocessors
+    constexpr std::int64_t kFewTiles = 4 * kMultiprocessors;
     if (rung < Rung::kGathered) return log_bytes <= 2 && plan_packed(shape, log_bytes, kLogMostLines, piece);
     return plan_packed(shape, log_bytes, kLogMostLines, piece) &&
            (count_tiles(*piece) >= kFewTiles || plan_packed(shape, log_bytes, find_log_few_lines(threads), piece));
@@ -238,8 +241,7 @@ inline void plan_piece(Shape shape, int log_bytes, int threads, int items, Rung 
     const auto addresses = reinterpret_cast<std::uintptr_t>(piece->x) | reinterpret_cast<std::uintptr_t>(piece->y);
     const Shape narrow = shape;
     piece->log_bytes = shape.widen(addresses, log_bytes, wish.log_widest);
-    constexpr int kNarrow = 3;
-    if (rung >= Rung::kPacked && (wish.rows || piece->log_bytes < kNarrow) && piece->x != nullptr &&
+    if (rung >= Rung::kPacked && (wish.rows || piece->log_bytes < kLogWide) && piece->x != nullptr &&
         plan_rows(narrow, log_bytes, wish, piece)) {
         piece->num_blocks = static_cast<int>((piece->num_accesses - 1) / (threads * items) + 1);
         return;

@@ -14,6 +14,7 @@ from harness.benchmark.session import Session
 from harness.compare.drawn.record import DrawnRow
 from harness.spec import VALUE_DISTRIBUTIONS, Launchable, Problem
 from harness.timing.rounds import TIMING_DISTRIBUTION
+from harness.verify.allocations import POISON_FINITE
 from harness.verify.case import Case, plan_arguments
 from harness.verify.compare import find_different_bits
 from harness.verify.inputs import make_inputs
@@ -21,7 +22,6 @@ from harness.verify.reference import compute_expected
 
 # Of the problems that were timed, so many of the smallest are launched again: alone, and captured into a graph.
 _NUM_CHECKED = 8
-_POISON = 0x4B
 _WHOLE_BYTES = 2.0**25  # beyond this an output is judged on a sample, as where it was timed
 
 
@@ -96,11 +96,11 @@ def _launch_again(session: Session, case: Case, launchable: Launchable, stream: 
     case.launch(launchable, stream)
     stream.synchronize()
     first = case.read_outputs()
-    case.poison(_POISON)
+    case.poison(POISON_FINITE)
     case.launch(launchable, stream)
     stream.synchronize()
     same = _has_bits(first, case.read_outputs())
-    case.poison(_POISON)
+    case.poison(POISON_FINITE)
     try:
         with device.capture(stream) as graphs:
             case.launch(launchable, stream)
