@@ -70,14 +70,15 @@ struct RingPosition {
     int stage = 0;
     std::uint32_t parity = 0;
 
-    __device__ __forceinline__ void advance() {
-        if (++stage == kNumStages) {
+    // `num_stages` of a ring that may have fewer than there are barriers for.
+    __device__ __forceinline__ void advance(int num_stages = kNumStages) {
+        if (++stage == num_stages) {
             stage = 0;
             parity ^= 1;
         }
     }
 
-    __device__ __forceinline__ void advance(int num_steps) {
+    __device__ __forceinline__ void skip(int num_steps) {
         const int end = stage + num_steps;
         parity ^= static_cast<std::uint32_t>(end / kNumStages) & 1u;
         stage = end % kNumStages;

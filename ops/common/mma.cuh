@@ -37,6 +37,13 @@ __device__ __forceinline__ void store_matrices(std::uint32_t row_address, const 
                  : "memory");
 }
 
+// The same with each matrix transposed on the way: word i holds rows lane % 4 * 2 and the next of column lane / 4.
+__device__ __forceinline__ void store_matrices_transposed(std::uint32_t row_address, const std::uint32_t (&words)[4]) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row_address), "r"(words[0]), "r"(words[1]),
+                 "r"(words[2]), "r"(words[3])
+                 : "memory");
+}
+
 // sums += A B.
 template <class Element>
 __device__ __forceinline__ void multiply_warp(float (&sums)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1);

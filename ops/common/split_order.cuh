@@ -188,6 +188,25 @@ __device__ __forceinline__ void await_flag(const std::uint32_t* flag) {
     } while (value == 0);
 }
 
+// A warp group's sums in memory as threads hold them: four of a thread side by side, then those of the next thread.
+template <class T>
+struct SumSlot {
+    using L = WgmmaLayout<T>;
+    static constexpr int kVectors = L::kBlocksM * L::kSums / 4;  // of a thread, each of 8 columns
+    static constexpr int kBlockVectors = L::kSums / 4;
+    static constexpr int kFloats = kVectors * kWarpGroupThreads * 4;
+
+    // `slot` is this thread's. Tiles have `columns` of their bn columns.
+    __device__ __forceinline__ static void store(float4* slot, const float (&sums)[L::kBlocksM][L::kSums], int columns) {
+#pragma unroll
+        for (int i = 0; i < kVectors; ++i) {
+            if (T::is_even && i % kBlockVectors * 8 >= columns) continue;
+            const float* four = sums[i / kBlockVectors] + i % kBlockVectors * 4;
+            slot[i * kWarpGroupThreads] = {four[0], four[1], four[2], four[3]};
+        }
+    }
+};
+
 // What a warp group does with the sums of a part of a tile: hands over those of a front part (then there is nothing to store, and the
 // answer is false), or adds to those of an end part what lower clusters handed over. kBarrier and the next are named barriers of a warp
 // group.
@@ -195,7 +214,7 @@ template <class T, int kBarrier>
 __device__ __forceinline__ bool join_parts(float (&sums)[WgmmaLayout<T>::kBlocksM][WgmmaLayout<T>::kSums], const TileWork& tile,
                                            const SplitGrid& grid) {
     using L = WgmmaLayout<T>;
-    constexpr int kVectors = L::kBlocksM * L::kSums / 4;  // of a thread
+    using Slot = SumSlot<T>;
     const bool is_front = tile.first_step + tile.num_steps < grid.num_steps;
     if (!is_front && tile.first_step == 0) return true;
     const int consumer = find_consumer();
@@ -208,15 +227,10 @@ __device__ __forceinline__ bool join_parts(float (&sums)[WgmmaLayout<T>::kBlocks
         return T::pingpong ? block : 2 * block + consumer;
     };
     const auto find_slot = [&](int of) {
-        return reinterpret_cast<float4*>(grid.slots) + std::int64_t{find_group(of)} * kVectors * kWarpGroupThreads + thread;
+        return reinterpret_cast<float4*>(grid.slots) + std::int64_t{find_group(of)} * Slot::kVectors * kWarpGroupThreads + thread;
     };
     if (is_front) {
-        float4* slot = find_slot(cluster);
-#pragma unroll
-        for (int i = 0; i < kVectors; ++i) {
-            const float* four = sums[i * 4 / L::kSums] + i * 4 % L::kSums;
-            slot[i * kWarpGroupThreads] = {four[0], four[1], four[2], four[3]};
-        }
+        Slot::store(find_slot(cluster), sums, T::bn);
         __threadfence();
         sync_named<kWarpGroupThreads>(kBarrier + consumer);
         if (thread == 0) raise_flag(grid.flags + find_group(cluster));
@@ -231,7 +245,7 @@ __device__ __forceinline__ bool join_parts(float (&sums)[WgmmaLayout<T>::kBlocks
     for (int other = cluster - 1; other >= first; --other) {
         const float4* slot = find_slot(other);
 #pragma unroll
-        for (int i = 0; i < kVectors; ++i) {
+        for (int i = 0; i < Slot::kVectors; ++i) {
             float* four = sums[i * 4 / L::kSums] + i * 4 % L::kSums;
             const float4 part = __ldcg(slot + i * kWarpGroupThreads);
             four[0] += part.x;
@@ -276,26 +290,27 @@ __device__ __forceinline__ float* find_part(const SplitGrid& grid, int cluster, 
     return grid.slots + std::int64_t{slot} * (T::bm * T::bn);
 }
 
-// Stores a warp group's sums to its part of a tile: rows of D, or columns where kTurned.
+// Stores a warp group's sums to its part of a tile: rows of D, or where kTurned, as threads hold them.
 template <class T, bool kTurned>
 __device__ __forceinline__ void store_part(const float (&sums)[WgmmaLayout<T>::kBlocksM][WgmmaLayout<T>::kSums], const TileWork& tile,
                                            const SplitGrid& grid) {
     using L = WgmmaLayout<T>;
     const int rank = static_cast<int>(blockIdx.x) % L::kClusterSize;
     float* part = find_part<T>(grid, static_cast<int>(blockIdx.x) / L::kClusterSize, rank, tile.first_step == 0);
-    const int lane = static_cast<int>(threadIdx.x) % 32;
-    int first = (T::pingpong ? 0 : find_consumer() * L::kRows) + find_group_warp() * 16 + lane / 4;
-    // Found here: the addresses of all sums, found in front of all tiles, would go to local memory.
-    if constexpr (kTurned && T::pingpong) first = compute_here(first);
+    const int consumer = T::pingpong ? 0 : find_consumer();
+    if constexpr (kTurned) {
+        int first = consumer * SumSlot<T>::kFloats + find_group_thread() * 4;
+        // Found here, so that it takes no registers beside the products.
+        if constexpr (T::pingpong) first = compute_here(first);
+        SumSlot<T>::store(reinterpret_cast<float4*>(part + first), sums, T::count_columns(grid));
+    } else {
+        const int lane = static_cast<int>(threadIdx.x) % 32;
+        const int first = consumer * L::kRows + find_group_warp() * 16 + lane / 4;
 #pragma unroll
-    for (int i = 0; i < L::kBlocksM * L::kSums; i += 2) {
-        const float* pair = sums[i / L::kSums] + i % L::kSums;
-        const int row = first + i / L::kSums * 64 + i % 4 / 2 * 8;
-        const int column = i % L::kSums / 4 * 8 + lane % 4 * 2;
-        if constexpr (kTurned) {
-            part[column * T::bm + row] = pair[0];
-            part[(column + 1) * T::bm + row] = pair[1];
-        } else {
+        for (int i = 0; i < L::kBlocksM * L::kSums; i += 2) {
+            const float* pair = sums[i / L::kSums] + i % L::kSums;
+            const int row = first + i / L::kSums * 64 + i % 4 / 2 * 8;
+            const int column = i % L::kSums / 4 * 8 + lane % 4 * 2;
             *reinterpret_cast<float2*>(part + row * T::bn + column) = {pair[0], pair[1]};
         }
     }
@@ -326,6 +341,21 @@ constexpr int count_add_blocks() {  // of a tile: four sums a thread
     return (T::bm * T::bn / 4 + kAddThreads - 1) / kAddThreads;
 }
 
+// Four lanes, kStride apart, of which this is number `place`, exchange their values: lane j's i-th becomes lane i's j-th.
+template <int kStride>
+__device__ __forceinline__ float4 exchange_fours(float4 own, int place) {
+    const auto swap = [](bool has_second, int lanes, float& first, float& second) {
+        const float other = __shfl_xor_sync(0xffffffffu, has_second ? first : second, lanes);
+        first = has_second ? other : first;
+        second = has_second ? second : other;
+    };
+    swap(place % 2 != 0, kStride, own.x, own.y);
+    swap(place % 2 != 0, kStride, own.z, own.w);
+    swap(place / 2 != 0, 2 * kStride, own.x, own.z);
+    swap(place / 2 != 0, 2 * kStride, own.y, own.w);
+    return own;
+}
+
 // Calls `use(row, column, four sums)`, of neighbouring columns of D's tile (rows where kTurned), with the sums of all parts of tile
 // blockIdx.x / kClusterSize, in order of k; blockIdx.y counts its blocks. Rows and columns are counted as in D, or turned.
 template <class T, bool kTurned, class Use>
@@ -341,6 +371,11 @@ __device__ __forceinline__ void add_parts(const SplitGrid& grid, Use use) {
     if (SplitOrder<T>::find_begin(grid, first + 1) >= end) return;  // stored whole
     const int place = static_cast<int>(blockIdx.y) * kAddThreads + static_cast<int>(threadIdx.x);
     if (place >= T::bm * T::bn / 4) return;
+    // Of whole warps, where they are kept as threads hold them.
+    using Slot = SumSlot<T>;
+    const int vector = place / kWarpGroupThreads % Slot::kVectors;
+    const int first_column = vector % Slot::kBlockVectors * 8;
+    if (kTurned && T::is_even && first_column >= T::count_columns(grid)) return;
     float4 total = __ldcg(reinterpret_cast<const float4*>(find_part<T>(grid, first, rank, true)) + place);
     int last = first + 1;
     while (SplitOrder<T>::find_begin(grid, last + 1) < end) ++last;
@@ -350,14 +385,19 @@ __device__ __forceinline__ void add_parts(const SplitGrid& grid, Use use) {
         total = {total.x + part.x, total.y + part.y, total.z + part.z, total.w + part.w};
     }
     const TileWork work = order.find_tile(tile, 0, grid.num_steps);
-    constexpr int kColumns = kTurned ? T::bm : T::bn;
-    if constexpr (T::is_even) {
-        static_assert(kTurned, "a part's rows are columns of D, of which the last may be no tile's");
-        if (place * 4 / kColumns >= T::count_columns(grid)) return;
+    if constexpr (kTurned) {
+        // A thread has two columns of two rows of D, 8 apart; four of neighbouring rows make four rows of one of them.
+        const int thread = place % kWarpGroupThreads;
+        const int lane = thread % 32;
+        const int four = lane / 4 % 4;
+        total = exchange_fours<4>(total, four);
+        const int row = place / (kWarpGroupThreads * Slot::kVectors) * L::kRows + vector / Slot::kBlockVectors * 64 + thread / 32 * 16 +
+                        four / 2 * 8 + lane / 16 * 4;
+        use(work.column + first_column + lane % 4 * 2 + four % 2, work.row + row, total);
+    } else {
+        static_assert(!T::is_even, "a part's columns are a row's, of which the last may be no tile's");
+        use(work.row + place * 4 / T::bn, work.column + place * 4 % T::bn, total);
     }
-    const int row = place * 4 / kColumns + (kTurned ? work.column : work.row);
-    const int column = place * 4 % kColumns + (kTurned ? work.row : work.column);
-    use(row, column, total);
 }
 
 }  // namespace aicf

@@ -46,6 +46,7 @@ struct WgmmaTunables {
                          group = kGroup, slabs = kSlabsPerWarp, epilogue_bytes = kEpilogueBytes, item_bytes = kItemBytes;
     static constexpr int groups = count_consumers(kBm, kPingpong);
     static constexpr bool is_even = false;  // a tile has bn columns, and not as many of them as the grid says
+    static constexpr int least_columns = kBn;
 
     __host__ __device__ static constexpr int count_columns(const TileGrid& /*grid*/) { return bn; }
 };
@@ -66,6 +67,7 @@ struct WgmmaLayout {
     static constexpr int kBytesA = T::bm * kSwizzleBytes;
     static constexpr int kBytesB = T::bn * kSwizzleBytes;
     static constexpr int kStageBytes = kBytesA + kBytesB;
+    static constexpr int kRingBytes = T::stages * kStageBytes;
     // A warp stores 16 rows of 128 bytes at a time, and fills the next while the last is on its way.
     static constexpr int kSlabColumns = kSwizzleBytes / T::item_bytes;
     static constexpr int kSlabSums = kSlabColumns / 2;  // of them, per thread
@@ -75,10 +77,17 @@ struct WgmmaLayout {
     static constexpr int kNumSlabs = T::slabs;
     static constexpr int kStoreBytes = 4 * T::groups * kNumSlabs * kSlabBytes;
 
-    static constexpr int kStoreOffset = T::stages * kStageBytes;
+    // Of a tile with so many columns. Where they are fewer than bn, more stages fit the ring.
+    __host__ __device__ static constexpr int count_stage_bytes(int columns) { return kBytesA + columns * kSwizzleBytes; }
+    __host__ __device__ static constexpr int count_stages(int columns) {
+        return T::is_even ? kRingBytes / count_stage_bytes(columns) : T::stages;
+    }
+    static constexpr int kMaxStages = count_stages(T::least_columns);
+
+    static constexpr int kStoreOffset = kRingBytes;
     static constexpr int kEpilogueOffset = kStoreOffset + kStoreBytes;
     static constexpr int kBarrierOffset = kEpilogueOffset + T::epilogue_bytes;
-    static constexpr int kSharedBytes = kBarrierOffset + 2 * T::stages * static_cast<int>(sizeof(Barrier));
+    static constexpr int kSharedBytes = kBarrierOffset + 2 * kMaxStages * static_cast<int>(sizeof(Barrier));
 
     static_assert(kRows % 64 == 0 && T::bn % 8 == 0, "a warp group multiplies 64 rows and groups of 8 columns");
     static_assert(kClusterSize == 1 || kClusterSize == 2, "a consumer tells each block of its cluster, all of which share an operand");
@@ -176,16 +185,18 @@ template <class T, bool kTransposedA, bool kTransposedB, class Order>
 __device__ __forceinline__ void produce_tiles(const TensorMap* map_a, const TensorMap* map_b, Order order, std::uint8_t* ring,
                                               Barrier* full, Barrier* empty) {
     using L = WgmmaLayout<T>;
-    RingPosition<T::stages> position;
+    RingPosition<L::kMaxStages> position;
+    const int num_stages = L::count_stages(T::count_columns(order.grid));
     for (; order.has_next(); order.advance()) {
         const TileWork tile = order.find();
-        for (int step = 0; step < tile.num_steps; ++step, position.advance()) {
+        for (int step = 0; step < tile.num_steps; ++step, position.advance(num_stages)) {
             const int k = (tile.first_step + step) * L::kTileK;
-            std::uint8_t* tile_a = ring + position.stage * L::kStageBytes;
+            const int columns = T::count_columns(order.grid);
+            const int stage_bytes = L::count_stage_bytes(columns);
+            std::uint8_t* tile_a = ring + position.stage * stage_bytes;
             Barrier* ready = full + position.stage;
             wait_phase(empty + position.stage, position.parity ^ 1);
-            const int columns = T::count_columns(order.grid);
-            arrive_expecting(ready, static_cast<std::uint32_t>(L::kBytesA + columns * kSwizzleBytes));
+            arrive_expecting(ready, static_cast<std::uint32_t>(stage_bytes));
             copy_operand<kTransposedA, T::bm, T::clustern>(tile_a, map_a, tile.row, k, TileOrder<T>::find_column_in_cluster(), ready);
             copy_operand<kTransposedB, T::bn, T::clusterm>(tile_a + L::kBytesA, map_b, tile.column, k, TileOrder<T>::find_row_in_cluster(),
                                                            ready, columns);
@@ -207,9 +218,10 @@ inline constexpr int kLagBarrier = 5;
 // ring is given back one step late.
 template <class Element, class T, bool kTransposedA, bool kTransposedB, int kUsed = WgmmaLayout<T>::kSums>
 __device__ __forceinline__ void multiply_tile(float (&sums)[WgmmaLayout<T>::kBlocksM][WgmmaLayout<T>::kSums], int num_steps, int first_row,
-                                              std::uint8_t* ring, Barrier* full, Barrier* empty, RingPosition<T::stages>& position,
-                                              bool begins_lag) {
+                                              std::uint8_t* ring, Barrier* full, Barrier* empty,
+                                              RingPosition<WgmmaLayout<T>::kMaxStages>& position, bool begins_lag) {
     using L = WgmmaLayout<T>;
+    constexpr int kStageBytes = L::count_stage_bytes(2 * kUsed);
     constexpr int kStepsPerTile = kSwizzleBytes / 32;  // a product takes 32 bytes of k
     static_assert(T::item_bytes == 2 || !(kTransposedA || kTransposedB), "only 16-bit floats have transposed operands");
     const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -223,10 +235,10 @@ __device__ __forceinline__ void multiply_tile(float (&sums)[WgmmaLayout<T>::kBlo
     };
     if (begins_lag && first_row > 0) sync_named<L::kConsumers>(kLagBarrier);
     int last_stage = 0;
-    for (int step = 0; step < num_steps; ++step, position.advance()) {
+    for (int step = 0; step < num_steps; ++step, position.advance(L::count_stages(2 * kUsed))) {
         // 64 rows of A lie 64 rows of shared memory apart either way: as rows, or as kTileK rows of k (16-bit floats).
-        const std::uint8_t* tile_a = ring + position.stage * L::kStageBytes + first_row * kSwizzleBytes;
-        const std::uint8_t* tile_b = ring + position.stage * L::kStageBytes + L::kBytesA;
+        const std::uint8_t* tile_a = ring + position.stage * kStageBytes + first_row * kSwizzleBytes;
+        const std::uint8_t* tile_b = ring + position.stage * kStageBytes + L::kBytesA;
         wait_phase(full + position.stage, position.parity);
 #pragma unroll
         for (int i = 0; i < L::kBlocksM; ++i) pin_sums(sums[i]);
@@ -373,11 +385,11 @@ __device__ __forceinline__ void consume_tiles(Order order, std::uint8_t* ring, B
     constexpr int kOrderBarrier = 3;  // and 4: of both
     const int consumer = find_consumer();
     const int first_row = T::pingpong ? 0 : consumer * L::kRows;
-    RingPosition<T::stages> position;
+    RingPosition<L::kMaxStages> position;
     if constexpr (T::pingpong) {
         if (consumer == 1) {
             arrive_named<2 * kWarpGroupThreads>(kOrderBarrier);
-            position.advance(order.find().num_steps);
+            position.skip(order.find().num_steps);
             order.advance();
         }
     }
@@ -410,7 +422,7 @@ __device__ __forceinline__ void consume_tiles(Order order, std::uint8_t* ring, B
             // The other group's next tile is the one behind this.
             if (order.has_next()) {
                 arrive_named<2 * kWarpGroupThreads>(kOrderBarrier + 1 - consumer);
-                position.advance(order.find().num_steps);
+                position.skip(order.find().num_steps);
             }
             order.advance();
         }
@@ -425,10 +437,10 @@ __device__ __forceinline__ void multiply_tiles(const TensorMap* map_a, const Ten
                                                MakeEpilogue make_epilogue) {
     using L = WgmmaLayout<T>;
     Barrier* full = reinterpret_cast<Barrier*>(shared + L::kBarrierOffset);
-    Barrier* empty = full + T::stages;
+    Barrier* empty = full + L::kMaxStages;
     const auto init_barriers = [&] {
         constexpr int kReaders = T::pingpong ? 4 : 4 * T::groups;  // warps that read a slot
-        for (int i = 0; i < T::stages; ++i) {
+        for (int i = 0; i < L::kMaxStages; ++i) {
             init_barrier(full + i, 1);
             init_barrier(empty + i, kReaders * L::kClusterSize);
         }

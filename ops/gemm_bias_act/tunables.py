@@ -113,11 +113,14 @@ RING_FITS_TF32 = Constraint(
 )
 
 
-def _count_turned_bytes(t: Values, pingpong: bool = False) -> int:
-    """Return the shared memory of a ring, and of each of 8 warps, or 12, 32 rows on their way out and the bias of its columns."""
-    warps = 12 if t["bn"] == 192 else 8
-    columns = t["bn"] // (4 if pingpong else warps)
-    return t["stages"] * ((t["bm"] + t["bn"]) * _HALF_TILE_K * _HALF_BYTES + 2 * 8) + warps * (32 * 20 + columns) * FLOAT_BYTES
+def _count_turned_bytes(t: Values, pingpong: bool = False, evenly: bool = False) -> int:
+    """Return the shared memory of a ring and its barriers, and of each of 2 warp groups, or 3: 32 rows on their way out, the bias."""
+    groups = 3 if t["bn"] == 192 else 2
+    columns = t["bn"] // (1 if pingpong else groups)
+    row_bytes = _HALF_TILE_K * _HALF_BYTES
+    ring = t["stages"] * (t["bm"] + t["bn"]) * row_bytes
+    least_rows = -(-t["bm"] // 16) * 8 if evenly else t["bm"]
+    return ring + ring // ((least_rows + t["bn"]) * row_bytes) * 2 * 8 + groups * (32 * 64 * FLOAT_BYTES + columns * FLOAT_BYTES)
 
 
 TURNED_SHAPES = Constraint(
@@ -137,6 +140,9 @@ TURNED_PINGPONG_SHAPES = Constraint(
 )
 TURNED_FITS = Constraint(
     "turned_fits", "tiles and rows on their way out must fit 227 KiB", lambda t: _count_turned_bytes(t) <= MAX_SHARED_BYTES
+)
+TURNED_EVENLY_FITS = Constraint(
+    "turned_fits", "tiles and rows on their way out must fit 227 KiB", lambda t: _count_turned_bytes(t, evenly=True) <= MAX_SHARED_BYTES
 )
 TURNED_PINGPONG_FITS = Constraint(
     "turned_fits", "tiles and rows on their way out must fit 227 KiB", lambda t: _count_turned_bytes(t, pingpong=True) <= MAX_SHARED_BYTES

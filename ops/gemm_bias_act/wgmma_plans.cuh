@@ -224,7 +224,7 @@ struct TurnedPlan {
     static constexpr int kGroups = count_consumers(t.bn, kPingpong);
     static constexpr int kBlocks = t.bn / (kPingpong ? 64 : 64 * kGroups);  // of 64 columns, of a warp group
     using Fixed = WgmmaTunables<t.bn, t.bm, t.stages, t.clustern, t.clusterm, kPingpong, t.group, 0,
-                                TurnedStage<kBlocks, kGroups>::kAllBytes, kItemBytes>;
+                                TurnedStage<kBlocks, kGroups, kItemBytes>::kAllBytes, kItemBytes>;
     using Config = std::conditional_t<kIsEven, EvenTunables<Fixed>, Fixed>;
     using L = WgmmaLayout<Config>;
     using Split = SplitPlan<Config, true, true>;
