@@ -375,6 +375,7 @@ KERNELS = (
         (TURNED_SHAPES, CLUSTER_SIZE, TURNED_EVENLY_FITS),
         _bind(
             _TURNED_NAMES,
+            (64, 128, 8, 1, 1, 8),
             (112, 128, 7, 1, 1, 8),
             (208, 128, 5, 1, 1, 8),
             (256, 128, 4, 1, 1, 8),
