@@ -217,7 +217,7 @@ RULES = (
         "few tiles: small ones, and two blocks share the k of each",
     ),
     Rule(
-        lambda f: f.fp32 and f.kn_aligned,
+        lambda f: f.fp32 and f.aligned,
         "boxed",
         _pipelined(128, 128, 16, 64, 64, 8, 16, 3, 8, 2, 1),
         "tensor copies leave the main loop to fragments and multiply-adds",

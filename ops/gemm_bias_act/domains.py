@@ -74,6 +74,11 @@ def serve_vector_rows(t: Values) -> Conditions:
     return (*serve_fp32_kn(t), Rows("a", 16, 4), Rows("b", 16, 4))
 
 
+def serve_boxes(t: Values) -> Conditions:
+    """Any problem in full fp32 without dropout whose rows of A and B are made of whole float4."""
+    return (*serve_fp32(t), Rows("a", 16, 4), Rows("b", 16, 4))
+
+
 def serve_few_fp32_rows(t: Values) -> Conditions:
     """Of these, those whose tiles fit the grid and whose rows of B are made of whole float4."""
     tiles = (Count({"N": t["bn"]}, max=_MAX_GRID_YZ), Count({"M": t["bm"]}, max=_MAX_GRID_YZ))

@@ -97,14 +97,22 @@ struct pipelined_plan {
 
 template <Tunables t>
 struct boxed_plan {
-    using L = BoxedLayout<t.bm, t.bn, t.bk, t.wm, t.wn, t.stages>;
-
     static AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
+        return params.b_layout == AICF_B_NK ? launch_layout<true>(params, stream) : launch_layout<false>(params, stream);
+    }
+
+    template <bool kTurnsB>
+    static AicfStatus launch_layout(const GemmBiasActParams& params, cudaStream_t stream) {
+        using L = BoxedLayout<t.bm, t.bn, t.bk, t.wm, t.wn, t.stages, kTurnsB>;
         constexpr auto kType = CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
         CUtensorMap a, b;
         AICF_RETURN_IF_NOT_OK(encode_tensor_map(&a, {params.a, params.m, params.k, params.lda, kType, 4, t.bm, t.bk, 0}));
-        AICF_RETURN_IF_NOT_OK(encode_tensor_map(&b, {params.b, params.k, params.n, params.ldb, kType, 4, t.bk, t.bn, 0}));
-        return launch_early(multiply_boxed<t.bm, t.bn, t.bk, t.wm, t.wn, t.tm, t.tn, t.stages, t.group, t.minblocks, t.splits>,
+        if (kTurnsB) {
+            AICF_RETURN_IF_NOT_OK(encode_tensor_map(&b, {params.b, params.n, params.k, params.ldb, kType, 4, t.bn, t.bk, 0}));
+        } else {
+            AICF_RETURN_IF_NOT_OK(encode_tensor_map(&b, {params.b, params.k, params.n, params.ldb, kType, 4, t.bk, t.bn, 0}));
+        }
+        return launch_early(multiply_boxed<t.bm, t.bn, t.bk, t.wm, t.wn, t.tm, t.tn, t.stages, t.group, t.minblocks, t.splits, kTurnsB>,
                             dim3(static_cast<unsigned>(count_blocks(params) * t.splits)), L::kThreads, L::kSharedBytes, t.splits, stream, a,
                             b, make_gemm(params));
     }

@@ -29,7 +29,7 @@ VARIANTS = {k.name: k.bind(k.variants[-1]) for k in OP.kernels}
 # Proved by the fast tests; the slow ones prove the others.
 FAST_KERNELS = ("naive", "wgmma")
 ALIGNED_ONLY = ("vectorised", "warp_tiled", "boxed", "skinny", "rows", "gemv", "decode", "wgmma", "streamk", "tf32", "streamk_tf32")
-KN_ONLY = ("coalesced", "smem_tiled", "reg_tiled", "vectorised", "warp_tiled", "boxed", "skinny")
+KN_ONLY = ("coalesced", "smem_tiled", "reg_tiled", "vectorised", "warp_tiled", "skinny")
 HALF = ("mma", "gemv", "decode", "wgmma", "streamk", "turned", "turned_pingpong", "turned_evenly")
 RAGGED_ROWS = Problem({"M": 8, "N": 13, "K": 8}, {"dtype": "bfloat16", "b_layout": "nk"}, {"y": 3})
 TF32 = ("tf32", "streamk_tf32", "turned_tf32")
@@ -147,7 +147,7 @@ def test_workspace_holds_copies_of_operands_and_parts_of_tiles(device: Device, o
     [
         ("naive", {"dtype": "bfloat16"}, "dtype = bfloat16: is not served"),
         ("coalesced", {"b_layout": "nk"}, "b_layout = nk: is not served"),
-        ("boxed", {"b_layout": "nk"}, "b_layout = nk: is not served"),
+        ("warp_tiled", {"b_layout": "nk"}, "b_layout = nk: is not served"),
         ("skinny", {"b_layout": "nk"}, "b_layout = nk: is not served"),
         ("mma", {}, "dtype = float32: is not served"),
         ("wgmma", {}, "dtype = float32: is not served"),

@@ -166,18 +166,22 @@ DECODE_FITS = Constraint(
 
 
 def _count_boxed_bytes(t: Values) -> int:
-    ring = t["stages"] * (t["bm"] + t["bn"]) * t["bk"] + 2 * t["bk"] * (t["bm"] + 4)
+    ring = t["stages"] * (t["bm"] + t["bn"]) * t["bk"] + 2 * t["bk"] * (t["bm"] + 4 + t["bn"] + 4)
     return FLOAT_BYTES * max(ring, t["bm"] * t["bn"]) + 8 * t["stages"]
 
 
 BOXED_SHAPES = Constraint(
     "boxed_shapes",
-    "bm must be a multiple of 32, bk of 8, bm and bn at most 256 (a box's rows and columns), and threads divide the chunks of A",
-    lambda t: t["bm"] % 32 == 0 and t["bk"] % 8 == 0 and max(t["bm"], t["bn"]) <= 256 and t["bm"] * t["bk"] // 4 % _num_threads(t) == 0,
+    "bm and bn must be multiples of 32, bk of 8, bm and bn at most 256 (a box's rows and columns), and threads divide the chunks of A and B",
+    lambda t: (
+        t["bm"] % 32 == t["bn"] % 32 == t["bk"] % 8 == 0
+        and max(t["bm"], t["bn"]) <= 256
+        and all(t[side] * t["bk"] // 4 % _num_threads(t) == 0 for side in ("bm", "bn"))
+    ),
 )
 BOXED_SHARED = Constraint(
     "boxed_shared",
-    "stages of (bm + bn) * bk floats and two transposed tiles of A, or the tile of Y, must fit 227 KiB",
+    "stages of (bm + bn) * bk floats and two transposed tiles of A and of B, or the tile of Y, must fit 227 KiB",
     lambda t: _count_boxed_bytes(t) <= MAX_SHARED_BYTES,
 )
 _SKINNY_THREADS = 256
