@@ -172,7 +172,7 @@ def _count_boxed_bytes(t: Values) -> int:
 
 BOXED_SHAPES = Constraint(
     "boxed_shapes",
-    "bm and bn must be multiples of 32, bk of 8, bm and bn at most 256 (a box's rows and columns), and threads divide the chunks of A and B",
+    "bm and bn must be multiples of 32, at most 256 (rows and columns of a box), bk of 8, and threads divide the chunks of A and B",
     lambda t: (
         t["bm"] % 32 == t["bn"] % 32 == t["bk"] % 8 == 0
         and max(t["bm"], t["bn"]) <= 256
