@@ -10,11 +10,10 @@
 //
 // `streamed` has three more ways. An array of few packs has a pack a thread, and of very few, blocks of 64 threads: by more and larger ones
 // a few multiprocessors would move all of it, or some much more than others. Where it is one long row besides, nothing is left of strides
-// and divisions. Rows that begin anywhere, unless narrow, are cut into segments, each of a warp or a part of it: it finds its row once, and
-// its lanes take neighbours.
+// and divisions. Wide rows that begin anywhere are cut into segments, each of a warp: it finds its row once, and its lanes take neighbours.
 //
-// Index is uint32 where elements and strides are below 2^31: a quotient is a multiplication then, and the code a third as long, which is
-// what a launch of a few microseconds waits for.
+// Index is uint32 where elements are below 2^31 and their places below 2^32: a quotient is a multiplication then, an address another, and
+// the code a third as long, which is what a launch of a few microseconds waits for.
 #include <cstdint>
 #include <utility>
 
@@ -68,10 +67,10 @@ __device__ __forceinline__ Element from_value(float value) {
 
 // Where the value of an input for an element lies.
 template <Extent kExtent, class Index>
-__device__ __forceinline__ std::int64_t find_place(Index stride, Index row, Index column) {
-    if constexpr (kExtent == Extent::kFull) return static_cast<std::int64_t>(row) * stride + column;
+__device__ __forceinline__ Index find_place(Index stride, Index row, Index column) {
+    if constexpr (kExtent == Extent::kFull) return row * stride + column;
     if constexpr (kExtent == Extent::kColumns) return column;
-    if constexpr (kExtent == Extent::kRows) return static_cast<std::int64_t>(row) * stride;
+    if constexpr (kExtent == Extent::kRows) return row * stride;
     return 0;
 }
 
@@ -97,8 +96,8 @@ __device__ __forceinline__ void compute_element(const Arrays<Chain, Index>& arra
     visit<kNumOutputs<Chain>>([&](auto number) {
         using Stored = Element<Chain::kOutputs[decltype(number)::value].type, Generic>;
         auto* base = static_cast<Stored*>(arrays.out[decltype(number)::value]);
-        const std::int64_t place = find_place<Extent::kFull>(arrays.out_strides[decltype(number)::value], row, column);
-        base[place] = from_value<Stored>(lane.out[decltype(number)::value]);
+        base[find_place<Extent::kFull>(arrays.out_strides[decltype(number)::value], row, column)] =
+            from_value<Stored>(lane.out[decltype(number)::value]);
     });
 }
 
@@ -306,14 +305,17 @@ __global__ void __launch_bounds__(kThreads) elementwise_one_row(const Arrays<Cha
     if (column < arrays.columns) compute_element<Chain, Generic, std::uint32_t>(arrays, 0, column);
 }
 
-// Rows cut into segments, each of a warp or some lanes of it: of kLanes, each has every kLanes-th element.
+constexpr int kLanes = 32;
+
+// Rows cut into segments, each of a whole warp, of which a lane has every kLanes-th element. Fewer lanes would waste none at the end of a
+// narrow row, but a warp would be in several rows at once, and each sector of memory moved twice, by accesses that have half of it each.
 struct Segments {
     std::uint32_t count, of_row, columns;
     WideDivisor divisor;  // of_row
 };
 
 // An element of each of kSteps places that lie kLanes apart: their inputs as they lie in memory. A value per row, or in all, is there once.
-template <class Chain, class Generic, int kLanes, int kSteps>
+template <class Chain, class Generic, int kSteps>
 struct Strand {
     using Operands = Arrays<Chain, std::uint32_t>;
 
@@ -370,11 +372,11 @@ struct Strand {
 };
 
 // For chains that draw nothing.
-template <class Chain, class Generic, int kThreads, int kLanes, int kSteps>
+template <class Chain, class Generic, int kThreads, int kSteps>
 __global__ void __launch_bounds__(kThreads) elementwise_segments(const Arrays<Chain, std::uint32_t> arrays, const Segments segments) {
     const std::uint32_t segment = (blockIdx.x * blockDim.x + threadIdx.x) / kLanes;
     if (segment >= segments.count) return;
-    Strand<Chain, Generic, kLanes, kSteps> strand;
+    Strand<Chain, Generic, kSteps> strand;
     strand.locate(arrays, segments, segment, threadIdx.x % kLanes);
     strand.load(arrays);
     strand.compute(arrays);

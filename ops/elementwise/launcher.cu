@@ -18,9 +18,12 @@ constexpr int kLoosePacks = kDraws ? kPacks : kPacks < 2 ? 4 : 8;
 constexpr int kFewPacks = 2 * 2048 * kMultiprocessors;
 // So few threads are in blocks of 64.
 constexpr int kFewThreads = 512 * kMultiprocessors, kSmallBlock = 64;
-// Rows that begin anywhere are cut into segments from so many columns on, which 8 lanes take where they are less than a wide row's: a fifth
-// of the lanes, or little more, have nothing to do at the worst. There are to be so many threads before segments are long.
-constexpr int kFewColumns = 24, kWideRow = 128, kManyThreads = 1024 * kMultiprocessors;
+// Rows that begin anywhere are cut into segments from so many columns on: of a warp's lanes a fifth, or little more, have nothing to do at
+// the worst. There are to be so many threads before segments are long. Chains of several outputs are left to single elements in the order
+// of the rows: they are bound by what they move, and an array without gaps is moved by whole sectors in that order, but a segment begins
+// and ends within one.
+constexpr int kWideRow = 128, kManyThreads = 1024 * kMultiprocessors;
+constexpr bool kHasSegments = !kDraws && kNumOutputs<ChainOfVariant> == 1;
 
 using Operands = Arrays<ChainOfVariant>;
 
@@ -78,12 +81,14 @@ bool is_aligned(const Operands& arrays) {
     return fits;
 }
 
-// Whether 32 bits number all elements and every place that a block may look at past the last one.
+// Whether 32 bits number all elements, every place that a block may look at past the last one, and where each lies: rows that overlap have
+// fewer places than elements.
 bool is_small(const Operands& arrays) {
-    constexpr std::int64_t kMost = INT_MAX - (1 << 20);
+    constexpr std::int64_t kMost = INT_MAX - (1 << 20), kMostPlaces = 2 * kMost;
+    const std::int64_t most_stride = arrays.rows == 1 ? INT64_MAX : kMostPlaces / arrays.rows;
     bool fits = arrays.rows * arrays.columns < kMost;
-    for (const std::int64_t stride : arrays.in_strides) fits = fits && (arrays.rows == 1 || stride < kMost);
-    for (const std::int64_t stride : arrays.out_strides) fits = fits && (arrays.rows == 1 || stride < kMost);
+    for (const std::int64_t stride : arrays.in_strides) fits = fits && stride <= most_stride;
+    for (const std::int64_t stride : arrays.out_strides) fits = fits && stride <= most_stride;
     return fits;
 }
 
@@ -104,11 +109,11 @@ Split<Index> split_rows(const Arrays<ChainOfVariant, Index>& arrays, int width) 
             sizeof(Index) == 4 ? make_wide_divisor(row_packs) : WideDivisor{}};
 }
 
-Segments split_segments(const Arrays<ChainOfVariant, std::uint32_t>& arrays, int lanes) {
-    const std::int64_t rows = arrays.rows, columns = arrays.columns, steps = divide_up(columns, lanes);
-    std::int64_t most = rows * steps * lanes / kManyThreads;
+Segments split_segments(const Arrays<ChainOfVariant, std::uint32_t>& arrays) {
+    const std::int64_t rows = arrays.rows, columns = arrays.columns, steps = divide_up(columns, kLanes);
+    std::int64_t most = rows * steps * kLanes / kManyThreads;
     most = most < 1 ? 1 : most > kLoosePacks ? kLoosePacks : most;
-    const std::int64_t columns_each = divide_up(steps, divide_up(steps, most)) * lanes, of_row = divide_up(columns, columns_each);
+    const std::int64_t columns_each = divide_up(steps, divide_up(steps, most)) * kLanes, of_row = divide_up(columns, columns_each);
     const auto cut = [](std::int64_t value) { return static_cast<std::uint32_t>(value); };
     return {cut(rows * of_row), cut(of_row), cut(columns_each), make_wide_divisor(of_row)};
 }
@@ -157,12 +162,11 @@ template <class Generic>
 struct streamed {
     using SmallArrays = Arrays<ChainOfVariant, std::uint32_t>;
 
-    template <int kLanes>
     static AicfStatus launch_segments(const SmallArrays& arrays, cudaStream_t stream) {
-        const Segments segments = split_segments(arrays, kLanes);
+        const Segments segments = split_segments(arrays);
         const std::int64_t num_threads = std::int64_t{segments.count} * kLanes;
         const int threads = find_block(num_threads);
-        constexpr auto kKernel = elementwise_segments<ChainOfVariant, Generic, kThreads, kLanes, kLoosePacks>;
+        constexpr auto kKernel = elementwise_segments<ChainOfVariant, Generic, kThreads, kLoosePacks>;
         return launch_kernel(kKernel, divide_up(num_threads, threads), threads, 0, stream, arrays, segments);
     }
 
@@ -183,9 +187,8 @@ struct streamed {
     static AicfStatus launch_width(const Arrays<ChainOfVariant, Index>& arrays, cudaStream_t stream) {
         // With 64 bits there are blocks enough to keep the memory busy.
         constexpr int kInFlight = sizeof(Index) > 4 ? 1 : kIsLoose ? kLoosePacks : kPacks;
-        if constexpr (sizeof(Index) == 4 && kIsLoose && !kDraws) {
-            if (arrays.columns >= kWideRow) return launch_segments<32>(arrays, stream);
-            if (arrays.columns >= kFewColumns) return launch_segments<8>(arrays, stream);
+        if constexpr (sizeof(Index) == 4 && kIsLoose && kHasSegments) {
+            if (arrays.columns >= kWideRow) return launch_segments(arrays, stream);
         }
         const Split<Index> split = split_rows(arrays, kWidth);
         if constexpr (sizeof(Index) == 4 && !kIsLoose) {

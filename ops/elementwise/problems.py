@@ -38,7 +38,9 @@ PROBLEMS = (
     *(problem for chain in CHAINS for problem in _list_problems(chain.name)),
     *(_problem(name, "bench", 128, 1024, dtype) for name in _SMALL for dtype in ("float32", "bfloat16")),
     *(_problem(name, "bench", 16384, 4096, "float32") for name in _SMALL),
-    # Rows that begin anywhere, enough of them for segments of several places a lane.
+    # Rows that begin anywhere, enough of them for segments of several places a lane; what is narrow or has several outputs has none.
+    _problem("relu", "verify", 600, 460, "bfloat16", padding=1),
+    _problem("gelu_bias", "verify", 600, 460, "float32", padding=1),
     _problem("sgd", "verify", 600, 460, "bfloat16", padding=1),
     _problem("sgd", "verify", 5000, 57, "bfloat16", padding=1),
     _problem("relu", "verify", 2400, 455, "float16", padding=1),
