@@ -3,7 +3,7 @@
 // | kernel     | idea                                                                              | reads and writes      |
 // |------------|-----------------------------------------------------------------------------------|-----------------------|
 // | naive      | a thread per element, which it finds by a division                                | an element an access  |
-// | vectorised | 16 bytes of the first input per thread; arrays without gaps are one long row      | 16 bytes an access    |
+// | vectorised | 16 bytes of the widest array per thread; arrays without gaps are one long row     | 16 bytes an access    |
 // | streamed   | threads load several packs before they use one, and blocks go on to the next ones | 16 bytes, in flight   |
 //
 // Every element of a chain is read before any of it is written, by the same thread.
@@ -276,7 +276,7 @@ struct Piece {
     }
 };
 
-// kWidth is as many elements as 16 bytes of the first input hold where all rows are aligned, else 1. Blocks have at most kThreads threads.
+// kWidth is as many elements as 16 bytes of the widest array hold where all rows are aligned, else 1. Blocks have at most kThreads threads.
 template <class Chain, class Generic, int kThreads, int kWidth, bool kIsLoose, class Index>
 __global__ void __launch_bounds__(kThreads) elementwise_vectorised(const Arrays<Chain, Index> arrays, const Split<Index> split) {
     const Index pack = static_cast<Index>(blockIdx.x) * blockDim.x + threadIdx.x;

@@ -1,4 +1,6 @@
 // How each kernel of elementwise is launched.
+#include <algorithm>
+
 #include "common/launch.hpp"
 #include "elementwise/api.hpp"
 #include "elementwise/chain_contract.hpp"
@@ -55,8 +57,21 @@ Operands flatten(const Operands& arrays) {
 }
 
 template <class Generic>
-int find_bytes(Type type) {
+constexpr int find_bytes(Type type) {
     return type == Type::kGeneric ? static_cast<int>(sizeof(Generic)) : type == Type::kFloat32 ? 4 : type == Type::kBool ? 1 : 2;
+}
+
+// A pack is 16 bytes of the widest array. By 16 bytes of a narrower one, a lane would take a wider one in two accesses, each of which
+// leaves half of every sector to the other.
+template <class Generic>
+constexpr int count_pack_elems() {
+    int bytes = static_cast<int>(sizeof(Generic));
+    const auto widen = [&](Operand operand) {
+        if (operand.extent == Extent::kFull) bytes = std::max(bytes, find_bytes<Generic>(operand.type));
+    };
+    for (const Operand& operand : ChainOfVariant::kInputs) widen(operand);
+    for (const Operand& operand : ChainOfVariant::kOutputs) widen(operand);
+    return 16 / bytes;
 }
 
 // Packs of kWidth elements of every row of an array are aligned to their accesses.
@@ -123,7 +138,7 @@ constexpr int find_block(std::int64_t threads) { return threads <= kFewThreads &
 // Launches a kernel's way of reading that the arrays allow: by packs or single elements, with numbers of 32 bits or of 64.
 template <class Generic, class Kernel>
 AicfStatus launch_where_it_fits(const Operands& arrays, cudaStream_t stream) {
-    constexpr int kWidth = kPackElems<Generic>;
+    constexpr int kWidth = count_pack_elems<Generic>();
     const Operands flat = flatten(arrays);
     const bool is_packed = is_aligned<Generic, kWidth>(flat);
     if (!is_small(flat)) {
@@ -185,8 +200,9 @@ struct streamed {
 
     template <int kWidth, bool kIsLoose, class Index>
     static AicfStatus launch_width(const Arrays<ChainOfVariant, Index>& arrays, cudaStream_t stream) {
-        // With 64 bits there are blocks enough to keep the memory busy.
-        constexpr int kInFlight = sizeof(Index) > 4 ? 1 : kIsLoose ? kLoosePacks : kPacks;
+        // As many elements as kPacks of the first input's are. With 64 bits there are blocks enough to keep the memory busy.
+        constexpr int kWholePacks = kPacks * kPackElems<Generic> / count_pack_elems<Generic>();
+        constexpr int kInFlight = sizeof(Index) > 4 ? 1 : kIsLoose ? kLoosePacks : kWholePacks;
         if constexpr (sizeof(Index) == 4 && kIsLoose && kHasSegments) {
             if (arrays.columns >= kWideRow) return launch_segments(arrays, stream);
         }
