@@ -27,15 +27,17 @@ struct SplitGrid : TileGrid {
 // With tiles of as many columns as take the least time on D's size.
 struct EvenSplitGrid : SplitGrid {
     int columns;
+    int piece;  // of them, that a block copies at once
 };
 
 template <class Tunables>
 struct EvenTunables : Tunables {
     static constexpr bool is_even = true;
-    static constexpr int column_step = 8 * Tunables::clusterm;  // blocks that share the columns copy whole groups of 8 each
+    static constexpr int column_step = 8;
     static constexpr int least_columns = (Tunables::bn / 2 + column_step - 1) / column_step * column_step;
 
     __host__ __device__ static int count_columns(const TileGrid& grid) { return static_cast<const EvenSplitGrid&>(grid).columns; }
+    __host__ __device__ static int count_piece(const TileGrid& grid) { return static_cast<const EvenSplitGrid&>(grid).piece; }
 };
 
 // What dealing steps out costs a cluster, in steps of k: to hand over and join sums, and for each hundred steps that are dealt out, whose
@@ -47,6 +49,11 @@ struct JoinCost {
 
 // Of a tile of 128 x 256: 128 KiB a block to memory and back.
 inline constexpr int kJoinSteps = 16;
+
+// Clusters that run at a time. A cluster lies in one group of 16 or 18 multiprocessors, where fours leave two of 18.
+inline int count_resident_clusters(int num_multiprocessors, int size) {
+    return std::max(size <= 2 ? num_multiprocessors / size : num_multiprocessors * 10 / (11 * size), 1);
+}
 
 // Splits the tiles of the last wave and of the one before it, where the last one is so short that this gains more than it costs.
 // `num_clusters` run at a time; each of them gets `least_steps` steps or more, or fewer take part.
@@ -104,6 +111,8 @@ inline EvenSplitGrid split_evenly(std::int64_t m, std::int64_t n, std::int64_t k
         static_cast<SplitGrid&>(best) = grid;
         best.columns = columns;
     }
+    // One piece a block, or else groups of 8, whole patterns of the swizzle.
+    best.piece = best.columns % (8 * T::clusterm) == 0 ? best.columns / T::clusterm : 8;
     return best;
 }
 

@@ -3,7 +3,7 @@
 //
 //   warp group 0   one thread copies tiles of A and B into the ring; it gives its registers to the others
 //   the others     multiply. Cooperative: each takes its share of the rows of a tile of D. Ping-pong: each takes every other tile, so that
-//                  one's epilogue runs under the other's products
+//                  one's epilogue runs under the other's products. Tiles of 64 rows are one group's without ping-pong
 //
 // Blocks are persistent. Those of a cluster work on neighbouring tiles and copy the operand that they share once, by multicast: a column of
 // blocks shares tiles of B, a row shares tiles of A.
@@ -33,8 +33,8 @@
 
 namespace aicf {
 
-// Warp groups that multiply: three have 64 rows of a tile of 192 each.
-constexpr int count_consumers(int bm, bool is_pingpong) { return bm == 192 && !is_pingpong ? 3 : 2; }
+// Warp groups that multiply: three have 64 rows of a tile of 192 each, and one has all of a tile of 64.
+constexpr int count_consumers(int bm, bool is_pingpong) { return is_pingpong ? 2 : bm == 192 ? 3 : bm == 64 ? 1 : 2; }
 
 struct TileGrid;
 
@@ -49,6 +49,8 @@ struct WgmmaTunables {
     static constexpr int least_columns = kBn;
 
     __host__ __device__ static constexpr int count_columns(const TileGrid& /*grid*/) { return bn; }
+    // Of them, what a block copies at once.
+    __host__ __device__ static constexpr int count_piece(const TileGrid& /*grid*/) { return bn / clusterm; }
 };
 
 // Shapes and places in shared memory.
@@ -57,7 +59,7 @@ struct WgmmaLayout {
     static constexpr int kTileK = kSwizzleBytes / T::item_bytes;  // a row of the swizzle
     static constexpr int kConsumers = T::groups * kWarpGroupThreads;  // threads that multiply
     static constexpr int kThreads = kWarpGroupThreads + kConsumers;
-    // What those who copy leave of a multiprocessor's 65536 to those who multiply.
+    // What those who copy leave of a multiprocessor's 65536 to those who multiply, which one group need not ask for.
     static constexpr int kRegisters = T::groups == 2 ? 240 : 160;
     static constexpr int kClusterSize = T::clusterm * T::clustern;
     static constexpr int kRows = T::pingpong ? T::bm : T::bm / T::groups;  // of D's tile, that one warp group computes
@@ -90,7 +92,8 @@ struct WgmmaLayout {
     static constexpr int kSharedBytes = kBarrierOffset + 2 * kMaxStages * static_cast<int>(sizeof(Barrier));
 
     static_assert(kRows % 64 == 0 && T::bn % 8 == 0, "a warp group multiplies 64 rows and groups of 8 columns");
-    static_assert(kClusterSize == 1 || kClusterSize == 2, "a consumer tells each block of its cluster, all of which share an operand");
+    static_assert((T::clusterm == 1 || T::clustern == 1) && (kClusterSize == 1 || kClusterSize == 2 || kClusterSize == 4),
+                  "a consumer tells each block of its cluster, all of which share an operand");
     static_assert(T::epilogue_bytes % 16 == 0, "barriers lie behind the epilogue's part");
     static_assert(kSharedBytes <= 227 * 1024, "the ring does not fit shared memory");
 };
@@ -154,10 +157,11 @@ struct TileOrder {
 };
 
 // Copies this block's part of one operand's tile, kCount rows (or columns) of D from `first` on and kTileK steps of k, to all kSharers
-// blocks that need it: those along the other direction of the cluster, of which this is number `place`. `count` of them are there.
-template <bool kTransposed, int kCount, int kSharers>
+// blocks that need it: those along the other direction of the cluster, of which this is number `place`. Where kHasPieces, only `count` of
+// them are there, and the blocks take turns at `piece` of them at a time.
+template <bool kTransposed, int kCount, int kSharers, bool kHasPieces = false>
 __device__ __forceinline__ void copy_operand(std::uint8_t* tile, const TensorMap* map, int first, int k, int place, Barrier* ready,
-                                             int count = kCount) {
+                                             int count = kCount, int piece = kCount / kSharers) {
     constexpr int kTileK = 64;
     constexpr std::uint16_t kAllBlocks = (1u << kSharers) - 1;
     const auto copy = [&](std::uint8_t* target, int x, int y) {
@@ -174,8 +178,10 @@ __device__ __forceinline__ void copy_operand(std::uint8_t* tile, const TensorMap
         for (int slab = 0; slab < kCount / kColumns; ++slab) {
             copy(tile + (slab * kTileK + row) * kSwizzleBytes, first + slab * kColumns, k + row);
         }
+    } else if constexpr (kHasPieces) {
+        for (int row = place * piece; row < count; row += kSharers * piece) copy(tile + row * kSwizzleBytes, k, first + row);
     } else {
-        const int row = place * (count / kSharers);
+        const int row = place * (kCount / kSharers);
         copy(tile + row * kSwizzleBytes, k, first + row);
     }
 }
@@ -198,8 +204,9 @@ __device__ __forceinline__ void produce_tiles(const TensorMap* map_a, const Tens
             wait_phase(empty + position.stage, position.parity ^ 1);
             arrive_expecting(ready, static_cast<std::uint32_t>(stage_bytes));
             copy_operand<kTransposedA, T::bm, T::clustern>(tile_a, map_a, tile.row, k, TileOrder<T>::find_column_in_cluster(), ready);
-            copy_operand<kTransposedB, T::bn, T::clusterm>(tile_a + L::kBytesA, map_b, tile.column, k, TileOrder<T>::find_row_in_cluster(),
-                                                           ready, columns);
+            copy_operand<kTransposedB, T::bn, T::clusterm, T::is_even>(tile_a + L::kBytesA, map_b, tile.column, k,
+                                                                       TileOrder<T>::find_row_in_cluster(), ready, columns,
+                                                                       T::count_piece(order.grid));
         }
     }
 }
@@ -393,7 +400,7 @@ __device__ __forceinline__ void consume_tiles(Order order, std::uint8_t* ring, B
             order.advance();
         }
     }
-    bool begins_lag = !T::pingpong && order.has_second() && order.find().num_steps >= kLag;
+    bool begins_lag = !T::pingpong && T::groups > 1 && order.has_second() && order.find().num_steps >= kLag;
     float sums[L::kBlocksM][L::kSums];
     while (order.has_next()) {
         const auto find_part = [&] {
@@ -460,7 +467,7 @@ __device__ __forceinline__ void multiply_tiles(const TensorMap* map_a, const Ten
     constexpr int kStartBarrier = 6;
     constexpr int kStartThreads = 32 + L::kConsumers;
     if (threadIdx.x < kWarpGroupThreads) {
-        release_registers<24>();
+        if constexpr (T::groups > 1) release_registers<24>();
         if (threadIdx.x < 32) {
             if constexpr (L::kClusterSize == 1) {
                 if (threadIdx.x == 0) init_barriers();
@@ -471,7 +478,7 @@ __device__ __forceinline__ void multiply_tiles(const TensorMap* map_a, const Ten
             if (threadIdx.x == 0) produce_tiles<T, kTransposedA, kTransposedB>(map_a, map_b, Order<T>(grid), shared, full, empty);
         }
     } else {
-        claim_registers<L::kRegisters>();
+        if constexpr (T::groups > 1) claim_registers<L::kRegisters>();
         if constexpr (L::kClusterSize == 1) sync_named<kStartThreads>(kStartBarrier);
         wait_for_predecessor();
         consume_tiles<Element, T, kTransposedA, kTransposedB>(Order<T>(grid), shared, full, empty, make_epilogue());

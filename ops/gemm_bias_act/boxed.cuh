@@ -49,8 +49,8 @@ struct TileTurner {
     }
 };
 
-// Shapes and places in shared memory, in floats: a stage holds A as it lies, [kTileM, kTileK], then B, [kTileK, kTileN], or [kTileN, kTileK]
-// where kTurnsB; behind the ring two transposed tiles of A, and of such a B.
+// Shapes and places in shared memory, in floats: a stage holds A as it lies, [kTileM, kTileK], then B, [kTileK, kTileN], or [kTileN,
+// kTileK] where kTurnsB; behind the ring two transposed tiles of A, and of such a B.
 template <int kTileM, int kTileN, int kTileK, int kWarpM, int kWarpN, int kNumStages, bool kTurnsB>
 struct BoxedLayout {
     static constexpr int kThreads = kTileM / kWarpM * (kTileN / kWarpN) * 32;

@@ -114,8 +114,8 @@ RING_FITS_TF32 = Constraint(
 
 
 def _count_turned_bytes(t: Values, pingpong: bool = False, evenly: bool = False) -> int:
-    """Return the shared memory of a ring and its barriers, and of each of 2 warp groups, or 3: 32 rows on their way out, the bias."""
-    groups = 3 if t["bn"] == 192 else 2
+    """Return the shared memory of a ring and its barriers, and of each of 1 to 3 warp groups: 32 rows on their way out, the bias."""
+    groups = 2 if pingpong else {64: 1, 192: 3}.get(t["bn"], 2)
     columns = t["bn"] // (1 if pingpong else groups)
     row_bytes = _HALF_TILE_K * _HALF_BYTES
     ring = t["stages"] * (t["bm"] + t["bn"]) * row_bytes
@@ -123,15 +123,23 @@ def _count_turned_bytes(t: Values, pingpong: bool = False, evenly: bool = False)
     return ring + ring // ((least_rows + t["bn"]) * row_bytes) * 2 * 8 + groups * (32 * 64 * FLOAT_BYTES + columns * FLOAT_BYTES)
 
 
+def _is_turned_shape(t: Values) -> bool:
+    if t["bn"] in (64, 192):
+        return t["bm"] <= (256 if t["bn"] == 64 else 200)
+    return t["bn"] in (128, 256) and t["bm"] * t["bn"] // 256 <= 192
+
+
 TURNED_SHAPES = Constraint(
     "turned_shapes",
-    "bn must be 128, 192 or 256, a thread hold at most 192 sums: bm * bn / 256 (100 where bn is 192: bm / 2), and half of bm be a multiple "
-    "of 8 where clustern is 2",
-    lambda t: (
-        t["bn"] in (128, 192, 256)
-        and (t["bm"] // 2 <= 100 if t["bn"] == 192 else t["bm"] * t["bn"] // 256 <= 192)
-        and t["bm"] % (8 * t["clustern"]) == 0
-    ),
+    "bn must be 64, 128, 192 or 256, a thread hold at most 192 sums: bm * bn / 256 (bm / 2 if bn is 64, at most 128, or 192, at most 100), "
+    "and half of bm be a multiple of 8 where clustern is 2",
+    lambda t: _is_turned_shape(t) and t["bm"] % (8 * t["clustern"]) == 0,
+)
+TURNED_EVENLY_SHAPES = Constraint(
+    "turned_shapes",
+    "bn must be 64, 128, 192 or 256, a thread hold at most 192 sums: bm * bn / 256 (bm / 2 if bn is 64, at most 128, or 192, at most 100), "
+    "bm be a multiple of 8, clusterm 1, and clustern 1, 2 or 4",
+    lambda t: _is_turned_shape(t) and t["bm"] % 8 == 0 and t["clusterm"] == 1 and t["clustern"] in (1, 2, 4),
 )
 TURNED_PINGPONG_SHAPES = Constraint(
     "turned_pingpong_shapes",
@@ -256,10 +264,10 @@ TM = Tunable("tm", (1, 2, 4, 8, 16), "rows of Y that a thread computes")
 TN = Tunable("tn", (1, 2, 4, 8, 16), "columns of Y that a thread computes")
 WM = Tunable("wm", (16, 32, 64, 128), "rows of Y that a warp computes")
 WN = Tunable("wn", (16, 32, 64, 128), "columns of Y that a warp computes")
-STAGES = Tunable("stages", (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 16), "tiles in the ring of shared memory; in gemv chunks on their way")
+STAGES = Tunable("stages", (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 16), "tiles in shared memory's ring; in gemv chunks on their way")
 GROUP = Tunable("group", (1, 2, 4, 8, 16), "rows of blocks that run down together before the next column (L2 locality)")
 CLUSTERM = Tunable("clusterm", (1, 2), "blocks of a cluster one below the other, which share tiles of B by multicast")
-CLUSTERN = Tunable("clustern", (1, 2), "blocks of a cluster side by side, which share tiles of A by multicast")
+CLUSTERN = Tunable("clustern", (1, 2, 4), "blocks of a cluster side by side, which share tiles of A by multicast")
 SPLITS = Tunable("splits", (1, 2, 4, 8), "blocks of a cluster that share the k of one tile; in tiny at most")
 PINGPONG = Tunable("pingpong", (0, 1), "1: the two warp groups take turns at whole tiles; 0: each takes half of the rows of every tile")
 MINBLOCKS = Tunable("minblocks", (1, 2, 3, 4, 6, 8), "blocks that must fit a multiprocessor, which caps registers")

@@ -169,8 +169,8 @@ struct TurnedEpilogue {
     }
 
     // The same part to a matrix, by way of shared memory: a row of the part is a line of memory.
-    __device__ __forceinline__ void store(void* target, std::int64_t stride, const float (&z)[kSums], int thread, int first_row, int num_rows,
-                                          int first_column) {
+    __device__ __forceinline__ void store(void* target, std::int64_t stride, const float (&z)[kSums], int thread, int first_row,
+                                          int num_rows, int first_column) {
         constexpr int kElems = 16 / T::item_bytes;  // of a chunk
         constexpr int kChunks = Stage::kColumns / kElems;  // of a row
         std::uint8_t* const own = stage + next * Stage::kBytes;

@@ -126,7 +126,7 @@ struct SplitPlan {
         const std::int64_t rows = kTurned ? params.n : params.m;
         const std::int64_t columns = kTurned ? params.m : params.n;
         constexpr JoinCost kCost = kTurned ? kTurnedJoin : JoinCost{count_join_steps<Config>()};
-        const int num_clusters = std::max(num_sms / L::kClusterSize, 1);
+        const int num_clusters = count_resident_clusters(num_sms, L::kClusterSize);
         if constexpr (Config::is_even) {
             result->grid = split_evenly<Config>(rows, columns, params.k, num_clusters, kCost, kLeastSteps);
         } else {
@@ -253,7 +253,7 @@ struct TurnedPlan {
         AICF_RETURN_IF_NOT_OK(Split::make(params, &split));
         CUtensorMap a, b;
         const auto encode = encode_operand<kItemBytes>;
-        const int rows = Config::count_columns(split.grid) / t.clustern;
+        const int rows = Config::count_piece(split.grid);
         AICF_RETURN_IF_NOT_OK(encode(&a, params.dtype, params.a, params.m, params.k, params.lda, rows, false));
         if (kTransposedB) {
             AICF_RETURN_IF_NOT_OK(encode(&b, params.dtype, params.b, params.k, params.n, params.ldb, L::kTileK / t.clusterm, false));
