@@ -26,6 +26,9 @@ UNDER_TEST = OpUnderTest(Path(__file__).parent)
 OP = UNDER_TEST.op
 # One variant a kernel; the harness's own verify runs all of them.
 VARIANTS = {k.name: k.bind(k.variants[-1]) for k in OP.kernels}
+# Four blocks copy rows of A for each other, eight rows at a time where these are no whole pieces of each.
+IN_FOURS = "bm104_bn64_stages10_clusterm1_clustern4_group8"
+MORE_VARIANTS = {"turned_evenly in fours": OP.find_kernel("turned_evenly").parse_variant(IN_FOURS)}
 # Proved by the fast tests; the slow ones prove the others.
 FAST_KERNELS = ("naive", "wgmma")
 ALIGNED_ONLY = ("vectorised", "warp_tiled", "boxed", "skinny", "rows", "gemv", "decode", "wgmma", "streamk", "tf32", "streamk_tf32")
@@ -41,8 +44,9 @@ Thin = Callable[[Effort], Effort]
 
 @pytest.fixture(scope="module")
 def open_kernel(device: Device) -> Open:
-    open_variant = UNDER_TEST.open(VARIANTS.values())
-    return lambda kernel: open_variant(VARIANTS[kernel])
+    variants = VARIANTS | MORE_VARIANTS
+    open_variant = UNDER_TEST.open(variants.values())
+    return lambda kernel: open_variant(variants[kernel])
 
 
 @pytest.mark.parametrize("kernel", VARIANTS)
@@ -119,12 +123,13 @@ def test_operands_off_their_boundaries_are_refused_by_address_alone(device: Devi
 
 
 @pytest.mark.parametrize("layout", ["nk", "kn"])
-def test_tiles_of_even_rows_have_the_bits_of_whole_ones(device: Device, open_kernel: Open, layout: str) -> None:
+@pytest.mark.parametrize("kernel", ["turned_evenly", "turned_evenly in fours"])
+def test_tiles_of_even_rows_have_the_bits_of_whole_ones(device: Device, open_kernel: Open, kernel: str, layout: str) -> None:
     """An element's products are added up in one order, whatever the tile. 112 rows are a whole tile, and half of one is the least."""
     for rows in (1, 40, 56, 57, 64, 112, 113, 225, 300, 337):
         problem = Problem({"M": rows, "N": 200, "K": 96}, {"dtype": "bfloat16", "b_layout": layout, "with_bias": True, "act": "relu"})
         inputs = make_inputs(OP, problem, "normal")
-        even, whole = (UNDER_TEST.launch(device, open_kernel(k), problem, inputs)["y"] for k in ("turned_evenly", "turned"))
+        even, whole = (UNDER_TEST.launch(device, open_kernel(k), problem, inputs)["y"] for k in (kernel, "turned"))
         np.testing.assert_array_equal(even.view(np.uint8), whole.view(np.uint8), err_msg=f"{rows} rows")
 
 
