@@ -27,7 +27,6 @@ struct SplitGrid : TileGrid {
 // With tiles of as many columns as take the least time on D's size.
 struct EvenSplitGrid : SplitGrid {
     int columns;
-    int piece;  // of them, that a block copies at once
 };
 
 template <class Tunables>
@@ -37,7 +36,6 @@ struct EvenTunables : Tunables {
     static constexpr int least_columns = (Tunables::bn / 2 + column_step - 1) / column_step * column_step;
 
     __host__ __device__ static int count_columns(const TileGrid& grid) { return static_cast<const EvenSplitGrid&>(grid).columns; }
-    __host__ __device__ static int count_piece(const TileGrid& grid) { return static_cast<const EvenSplitGrid&>(grid).piece; }
 };
 
 // What dealing steps out costs a cluster, in steps of k: to hand over and join sums, and for each hundred steps that are dealt out, whose
@@ -111,8 +109,6 @@ inline EvenSplitGrid split_evenly(std::int64_t m, std::int64_t n, std::int64_t k
         static_cast<SplitGrid&>(best) = grid;
         best.columns = columns;
     }
-    // One piece a block, or else groups of 8, whole patterns of the swizzle.
-    best.piece = best.columns % (8 * T::clusterm) == 0 ? best.columns / T::clusterm : 8;
     return best;
 }
 

@@ -49,8 +49,6 @@ struct WgmmaTunables {
     static constexpr int least_columns = kBn;
 
     __host__ __device__ static constexpr int count_columns(const TileGrid& /*grid*/) { return bn; }
-    // Of them, what a block copies at once.
-    __host__ __device__ static constexpr int count_piece(const TileGrid& /*grid*/) { return bn / clusterm; }
 };
 
 // Shapes and places in shared memory.
@@ -157,11 +155,13 @@ struct TileOrder {
 };
 
 // Copies this block's part of one operand's tile, kCount rows (or columns) of D from `first` on and kTileK steps of k, to all kSharers
-// blocks that need it: those along the other direction of the cluster, of which this is number `place`. Where kHasPieces, only `count` of
-// them are there, and the blocks take turns at `piece` of them at a time.
-template <bool kTransposed, int kCount, int kSharers, bool kHasPieces = false>
+// blocks that need it: those along the other direction of the cluster, of which this is number `place`. `count` of them are there.
+//
+// A part need not begin with the swizzle's pattern, which follows addresses. Several small parts a block are no way: copies of 8 rows to
+// four blocks take 2 to 8 times as long as the products of a step (H200).
+template <bool kTransposed, int kCount, int kSharers>
 __device__ __forceinline__ void copy_operand(std::uint8_t* tile, const TensorMap* map, int first, int k, int place, Barrier* ready,
-                                             int count = kCount, int piece = kCount / kSharers) {
+                                             int count = kCount) {
     constexpr int kTileK = 64;
     constexpr std::uint16_t kAllBlocks = (1u << kSharers) - 1;
     const auto copy = [&](std::uint8_t* target, int x, int y) {
@@ -178,10 +178,8 @@ __device__ __forceinline__ void copy_operand(std::uint8_t* tile, const TensorMap
         for (int slab = 0; slab < kCount / kColumns; ++slab) {
             copy(tile + (slab * kTileK + row) * kSwizzleBytes, first + slab * kColumns, k + row);
         }
-    } else if constexpr (kHasPieces) {
-        for (int row = place * piece; row < count; row += kSharers * piece) copy(tile + row * kSwizzleBytes, k, first + row);
     } else {
-        const int row = place * (kCount / kSharers);
+        const int row = place * (count / kSharers);
         copy(tile + row * kSwizzleBytes, k, first + row);
     }
 }
@@ -204,9 +202,8 @@ __device__ __forceinline__ void produce_tiles(const TensorMap* map_a, const Tens
             wait_phase(empty + position.stage, position.parity ^ 1);
             arrive_expecting(ready, static_cast<std::uint32_t>(stage_bytes));
             copy_operand<kTransposedA, T::bm, T::clustern>(tile_a, map_a, tile.row, k, TileOrder<T>::find_column_in_cluster(), ready);
-            copy_operand<kTransposedB, T::bn, T::clusterm, T::is_even>(tile_a + L::kBytesA, map_b, tile.column, k,
-                                                                       TileOrder<T>::find_row_in_cluster(), ready, columns,
-                                                                       T::count_piece(order.grid));
+            copy_operand<kTransposedB, T::bn, T::clusterm>(tile_a + L::kBytesA, map_b, tile.column, k, TileOrder<T>::find_row_in_cluster(),
+                                                           ready, columns);
         }
     }
 }

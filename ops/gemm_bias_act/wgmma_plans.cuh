@@ -253,7 +253,7 @@ struct TurnedPlan {
         AICF_RETURN_IF_NOT_OK(Split::make(params, &split));
         CUtensorMap a, b;
         const auto encode = encode_operand<kItemBytes>;
-        const int rows = Config::count_piece(split.grid);
+        const int rows = Config::count_columns(split.grid) / t.clustern;
         AICF_RETURN_IF_NOT_OK(encode(&a, params.dtype, params.a, params.m, params.k, params.lda, rows, false));
         if (kTransposedB) {
             AICF_RETURN_IF_NOT_OK(encode(&b, params.dtype, params.b, params.k, params.n, params.ldb, L::kTileK / t.clusterm, false));
