@@ -48,9 +48,10 @@ struct JoinCost {
 // Of a tile of 128 x 256: 128 KiB a block to memory and back.
 inline constexpr int kJoinSteps = 16;
 
-// Clusters that run at a time. A cluster lies in one group of 16 or 18 multiprocessors, where fours leave two of 18.
+// Clusters that run at a time. A cluster lies in one group of up to 18 multiprocessors: of 132, fours leave 12 and eights 20.
 inline int count_resident_clusters(int num_multiprocessors, int size) {
-    return std::max(size <= 2 ? num_multiprocessors / size : num_multiprocessors * 10 / (11 * size), 1);
+    const int usable = size <= 2 ? 100 : size <= 4 ? 91 : 85;  // of a hundred
+    return std::max(num_multiprocessors * usable / (100 * size), 1);
 }
 
 // Splits the tiles of the last wave and of the one before it, where the last one is so short that this gains more than it costs.

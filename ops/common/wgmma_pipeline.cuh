@@ -90,8 +90,7 @@ struct WgmmaLayout {
     static constexpr int kSharedBytes = kBarrierOffset + 2 * kMaxStages * static_cast<int>(sizeof(Barrier));
 
     static_assert(kRows % 64 == 0 && T::bn % 8 == 0, "a warp group multiplies 64 rows and groups of 8 columns");
-    static_assert((T::clusterm == 1 || T::clustern == 1) && (kClusterSize == 1 || kClusterSize == 2 || kClusterSize == 4),
-                  "a consumer tells each block of its cluster, all of which share an operand");
+    static_assert(kClusterSize <= 8 && (kClusterSize & (kClusterSize - 1)) == 0, "a lane for each block of the cluster, which is portable");
     static_assert(T::epilogue_bytes % 16 == 0, "barriers lie behind the epilogue's part");
     static_assert(kSharedBytes <= 227 * 1024, "the ring does not fit shared memory");
 };
@@ -135,6 +134,16 @@ struct TileOrder {
     __device__ static __forceinline__ int find_row_in_cluster() { return T::clusterm > 1 ? find_rank() % T::clusterm : 0; }
     __device__ static __forceinline__ int find_column_in_cluster() { return T::clustern > 1 ? find_rank() / T::clusterm : 0; }
 
+    // The blocks of the cluster in this one's row, which share tiles of A, and in its column, which share tiles of B: a bit each.
+    __device__ static __forceinline__ std::uint16_t find_row_sharers() {
+        unsigned row = 0;
+        for (int i = 0; i < T::clustern; ++i) row |= 1u << (i * T::clusterm);
+        return static_cast<std::uint16_t>(row << find_row_in_cluster());
+    }
+    __device__ static __forceinline__ std::uint16_t find_column_sharers() {
+        return static_cast<std::uint16_t>(((1u << T::clusterm) - 1) << (find_column_in_cluster() * T::clusterm));
+    }
+
     __device__ __forceinline__ bool has_next() const { return next < grid.num_tiles; }
     __device__ __forceinline__ bool has_second() const { return next + count_clusters() < grid.num_tiles; }
     __device__ __forceinline__ void advance() { next += count_clusters(); }
@@ -155,18 +164,18 @@ struct TileOrder {
 };
 
 // Copies this block's part of one operand's tile, kCount rows (or columns) of D from `first` on and kTileK steps of k, to all kSharers
-// blocks that need it: those along the other direction of the cluster, of which this is number `place`. `count` of them are there.
+// blocks that need it, `sharers` by their bits: those along the other direction of the cluster, of which this is number `place`. `count` of
+// the rows are there.
 //
 // A part need not begin with the swizzle's pattern, which follows addresses. Several small parts a block are no way: copies of 8 rows to
 // four blocks take 2 to 8 times as long as the products of a step (H200).
 template <bool kTransposed, int kCount, int kSharers>
-__device__ __forceinline__ void copy_operand(std::uint8_t* tile, const TensorMap* map, int first, int k, int place, Barrier* ready,
-                                             int count = kCount) {
+__device__ __forceinline__ void copy_operand(std::uint8_t* tile, const TensorMap* map, int first, int k, int place, std::uint16_t sharers,
+                                             Barrier* ready, int count = kCount) {
     constexpr int kTileK = 64;
-    constexpr std::uint16_t kAllBlocks = (1u << kSharers) - 1;
     const auto copy = [&](std::uint8_t* target, int x, int y) {
         if constexpr (kSharers > 1) {
-            load_box_multicast(target, map, x, y, ready, kAllBlocks);
+            load_box_multicast(target, map, x, y, ready, sharers);
         } else {
             load_box(target, map, x, y, ready);
         }
@@ -201,9 +210,10 @@ __device__ __forceinline__ void produce_tiles(const TensorMap* map_a, const Tens
             Barrier* ready = full + position.stage;
             wait_phase(empty + position.stage, position.parity ^ 1);
             arrive_expecting(ready, static_cast<std::uint32_t>(stage_bytes));
-            copy_operand<kTransposedA, T::bm, T::clustern>(tile_a, map_a, tile.row, k, TileOrder<T>::find_column_in_cluster(), ready);
+            copy_operand<kTransposedA, T::bm, T::clustern>(tile_a, map_a, tile.row, k, TileOrder<T>::find_column_in_cluster(),
+                                                           TileOrder<T>::find_row_sharers(), ready);
             copy_operand<kTransposedB, T::bn, T::clusterm>(tile_a + L::kBytesA, map_b, tile.column, k, TileOrder<T>::find_row_in_cluster(),
-                                                           ready, columns);
+                                                           TileOrder<T>::find_column_sharers(), ready, columns);
         }
     }
 }

@@ -35,7 +35,7 @@ ALIGNED_ONLY = ("vectorised", "warp_tiled", "boxed", "skinny", "rows", "gemv", "
 KN_ONLY = ("coalesced", "smem_tiled", "reg_tiled", "vectorised", "warp_tiled", "skinny")
 HALF = ("mma", "gemv", "decode", "wgmma", "streamk", "turned", "turned_pingpong", "turned_evenly")
 RAGGED_ROWS = Problem({"M": 8, "N": 13, "K": 8}, {"dtype": "bfloat16", "b_layout": "nk"}, {"y": 3})
-TF32 = ("tf32", "streamk_tf32", "turned_tf32")
+TF32 = ("tf32", "streamk_tf32", "turned_tf32", "turned_evenly_tf32")
 DROPPING = ("naive", "pipelined", "mma")
 
 Open = Callable[[str], Launchable]
@@ -162,7 +162,7 @@ def test_workspace_holds_copies_of_operands_and_parts_of_tiles(device: Device, o
         ("rows", {"dtype": "float16", "b_layout": "nk"}, "dtype = float16: is not served"),
         ("streamk", {}, "dtype = float32: is not served"),
         ("turned", {}, "dtype = float32: is not served"),
-        ("turned_tf32", {"b_layout": "nk"}, "precision = ieee: is not served"),
+        *((k, {"b_layout": "nk"}, "precision = ieee: is not served") for k in ("turned_tf32", "turned_evenly_tf32")),
         ("streamk_tf32", {"precision": "tf32"}, "b_layout = kn: is not served"),
         ("tf32", {"b_layout": "nk"}, "precision = ieee: is not served"),
         ("tf32", {"precision": "tf32"}, "b_layout = kn: is not served"),

@@ -138,8 +138,8 @@ TURNED_SHAPES = Constraint(
 TURNED_EVENLY_SHAPES = Constraint(
     "turned_shapes",
     "bn must be 64, 128, 192 or 256, a thread hold at most 192 sums: bm * bn / 256 (bm / 2 if bn is 64, at most 128, or 192, at most 100), "
-    "bm be a multiple of 8, clusterm 1, and clustern 1, 2 or 4",
-    lambda t: _is_turned_shape(t) and t["bm"] % 8 == 0 and t["clusterm"] == 1 and t["clustern"] in (1, 2, 4),
+    "bm be a multiple of 8, clusterm 1 or 2, and clustern 1, 2 or 4",
+    lambda t: _is_turned_shape(t) and t["bm"] % 8 == 0 and t["clusterm"] <= 2,
 )
 TURNED_PINGPONG_SHAPES = Constraint(
     "turned_pingpong_shapes",

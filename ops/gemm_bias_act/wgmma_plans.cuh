@@ -291,14 +291,17 @@ struct turned_pingpong_plan : turned_plan<t, 1> {};
 template <Tunables t>
 struct turned_evenly_plan : turned_plan<t, 0, true> {};
 
-template <Tunables t>
-struct turned_tf32_plan : TurnedPlan<t, 4> {
-    using Plan = TurnedPlan<t, 4>;
+template <Tunables t, bool kIsEven = false>
+struct turned_tf32_plan : TurnedPlan<t, 4, 0, kIsEven> {
+    using Plan = TurnedPlan<t, 4, 0, kIsEven>;
 
     static AicfStatus launch(const GemmBiasActParams& params, void* workspace, cudaStream_t stream) {
         return Plan::template launch_kernel<Tf32, false>(params, workspace, stream);
     }
 };
+
+template <Tunables t>
+struct turned_evenly_tf32_plan : turned_tf32_plan<t, true> {};
 
 }  // namespace
 }  // namespace aicf::gemm_bias_act
