@@ -202,12 +202,17 @@ struct SumSlot {
     static constexpr int kBlockVectors = L::kSums / 4;
     static constexpr int kFloats = kVectors * kWarpGroupThreads * 4;
 
+    template <class Sums>
+    __device__ __forceinline__ static auto* find_four(Sums& sums, int vector) {
+        return sums[vector / kBlockVectors] + vector % kBlockVectors * 4;
+    }
+
     // `slot` is this thread's. Tiles have `columns` of their bn columns.
     __device__ __forceinline__ static void store(float4* slot, const float (&sums)[L::kBlocksM][L::kSums], int columns) {
 #pragma unroll
         for (int i = 0; i < kVectors; ++i) {
             if (T::is_even && i % kBlockVectors * 8 >= columns) continue;
-            const float* four = sums[i / kBlockVectors] + i % kBlockVectors * 4;
+            const float* four = find_four(sums, i);
             slot[i * kWarpGroupThreads] = {four[0], four[1], four[2], four[3]};
         }
     }
@@ -252,7 +257,7 @@ __device__ __forceinline__ bool join_parts(float (&sums)[WgmmaLayout<T>::kBlocks
         const float4* slot = find_slot(other);
 #pragma unroll
         for (int i = 0; i < Slot::kVectors; ++i) {
-            float* four = sums[i * 4 / L::kSums] + i * 4 % L::kSums;
+            float* four = Slot::find_four(sums, i);
             const float4 part = __ldcg(slot + i * kWarpGroupThreads);
             four[0] += part.x;
             four[1] += part.y;
@@ -296,7 +301,7 @@ __device__ __forceinline__ float* find_part(const SplitGrid& grid, int cluster, 
     return grid.slots + std::int64_t{slot} * (T::bm * T::bn);
 }
 
-// Stores a warp group's sums to its part of a tile: rows of D, or where kTurned, as threads hold them.
+// Stores a warp group's sums to its part of a tile: as rows of D, or where kTurned as threads hold them.
 template <class T, bool kTurned>
 __device__ __forceinline__ void store_part(const float (&sums)[WgmmaLayout<T>::kBlocksM][WgmmaLayout<T>::kSums], const TileWork& tile,
                                            const SplitGrid& grid) {

@@ -108,7 +108,7 @@ struct wgmma_plan {
         if (params.dw == nullptr) return make_ok();
         int num_sms = 0;
         AICF_RETURN_IF_NOT_OK(count_multiprocessors(&num_sms));
-        const int num_clusters = std::max(num_sms / LayoutW::kClusterSize, 1);
+        const int num_clusters = count_resident_clusters(num_sms, LayoutW::kClusterSize);
         const WeightGrad dw = find_weight_grad(params);
         // A second kernel costs less than waiting, and sums of fewer steps than these take longer to join than to make.
         constexpr bool kIsJoined = kHasSecondKernel<ConfigW>;
@@ -177,7 +177,7 @@ struct wgmma_plan {
     static AicfStatus count_blocks(int num_tiles, int cluster_size, dim3* result) {
         int num_sms = 0;
         AICF_RETURN_IF_NOT_OK(count_multiprocessors(&num_sms));
-        *result = dim3(static_cast<unsigned>(std::min(num_tiles, std::max(num_sms / cluster_size, 1)) * cluster_size));
+        *result = dim3(static_cast<unsigned>(std::min(num_tiles, count_resident_clusters(num_sms, cluster_size)) * cluster_size));
         return make_ok();
     }
 

@@ -26,7 +26,7 @@ UNDER_TEST = OpUnderTest(Path(__file__).parent)
 OP = UNDER_TEST.op
 # One variant a kernel; the harness's own verify runs all of them.
 VARIANTS = {k.name: k.bind(k.variants[-1]) for k in OP.kernels}
-# Four blocks copy rows of A for each other, eight rows at a time where these are no whole pieces of each.
+# Four blocks copy a quarter of a tile's rows of A for each other, which need not begin with the swizzle's pattern.
 IN_FOURS = "bm104_bn64_stages10_clusterm1_clustern4_group8"
 MORE_VARIANTS = {"turned_evenly in fours": OP.find_kernel("turned_evenly").parse_variant(IN_FOURS)}
 # Proved by the fast tests; the slow ones prove the others.

@@ -123,23 +123,26 @@ def _count_turned_bytes(t: Values, pingpong: bool = False, evenly: bool = False)
     return ring + ring // ((least_rows + t["bn"]) * row_bytes) * 2 * 8 + groups * (32 * 64 * FLOAT_BYTES + columns * FLOAT_BYTES)
 
 
-def _is_turned_shape(t: Values) -> bool:
-    if t["bn"] in (64, 192):
-        return t["bm"] <= (256 if t["bn"] == 64 else 200)
-    return t["bn"] in (128, 256) and t["bm"] * t["bn"] // 256 <= 192
+# By bn: the greatest bm whose sums a thread can hold.
+_MOST_TURNED_ROWS = {64: 256, 128: 384, 192: 200, 256: 192}
+_TURNED_SUMS = (
+    "bn must be 64, 128, 192 or 256, a thread hold at most 192 sums: bm * bn / 256 (bm / 2 if bn is 64, at most 128, or 192, at most 100), "
+)
+
+
+def _holds_turned_sums(t: Values) -> bool:
+    return t["bm"] <= _MOST_TURNED_ROWS.get(t["bn"], 0)
 
 
 TURNED_SHAPES = Constraint(
     "turned_shapes",
-    "bn must be 64, 128, 192 or 256, a thread hold at most 192 sums: bm * bn / 256 (bm / 2 if bn is 64, at most 128, or 192, at most 100), "
-    "and half of bm be a multiple of 8 where clustern is 2",
-    lambda t: _is_turned_shape(t) and t["bm"] % (8 * t["clustern"]) == 0,
+    _TURNED_SUMS + "and half of bm be a multiple of 8 where clustern is 2",
+    lambda t: _holds_turned_sums(t) and t["bm"] % (8 * t["clustern"]) == 0,
 )
 TURNED_EVENLY_SHAPES = Constraint(
     "turned_shapes",
-    "bn must be 64, 128, 192 or 256, a thread hold at most 192 sums: bm * bn / 256 (bm / 2 if bn is 64, at most 128, or 192, at most 100), "
-    "bm be a multiple of 8, clusterm 1 or 2, and clustern 1, 2 or 4",
-    lambda t: _is_turned_shape(t) and t["bm"] % 8 == 0 and t["clusterm"] <= 2,
+    _TURNED_SUMS + "bm be a multiple of 8, clusterm 1 or 2, and clustern 1, 2 or 4",
+    lambda t: _holds_turned_sums(t) and t["bm"] % 8 == 0 and t["clusterm"] <= 2,
 )
 TURNED_PINGPONG_SHAPES = Constraint(
     "turned_pingpong_shapes",

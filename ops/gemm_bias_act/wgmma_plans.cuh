@@ -67,7 +67,7 @@ struct WgmmaPlan {
         const WgmmaProblem problem = make_problem(params);
         int num_sms = 0;
         AICF_RETURN_IF_NOT_OK(count_multiprocessors(&num_sms));
-        const int num_resident = std::max(num_sms / L::kClusterSize, 1);
+        const int num_resident = count_resident_clusters(num_sms, L::kClusterSize);
         const dim3 grid(static_cast<unsigned>(std::min(problem.grid.num_tiles, num_resident) * L::kClusterSize));
         return launch_early(kernel, grid, L::kThreads, L::kSharedBytes, L::kClusterSize, stream, maps.a, maps.b, maps.y, maps.z, problem);
     }
