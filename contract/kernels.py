@@ -26,6 +26,10 @@ from contract.schemas import read_document
 
 REMEDY = "`python -m harness frozen verify` says more"
 
+# How hard the host's compiler tries: nvcc's -O is for it alone, and device code is the same with any. A launcher is checks of arguments and
+# one launch; -O3, of kernels that were sealed with it, takes half as long again as all the rest of the host's part.
+HOST_EFFORT = "-O2"
+
 # nvcc includes <cmath> in everything, and from C++17 on that holds libstdc++'s special functions (zeta, Bessel, ...), with half of all that
 # the compilers read: a third of their time. <algorithm> has held the algorithms on ranges since C++20, and those for execution policies:
 # another sixth. Their include guards leave them out; the code that comes out is the same. Sources that do want them, or what they include
@@ -74,7 +78,8 @@ class FrozenKernel:
     def flags(self) -> list[str]:
         """What nvcc is called with, but for the compiler of the host, the source and where the object goes."""
         build = self.manifest["build"]
-        return [*build["flags"], "-gencode", build["gencode"], f"-I{self.sources.resolve()}"]
+        flags = [HOST_EFFORT if flag == "-O3" else flag for flag in build["flags"]]
+        return [*flags, "-gencode", build["gencode"], f"-I{self.sources.resolve()}"]
 
     @property
     def source(self) -> Path:

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from contract.files import write_atomically
-from contract.kernels import WITHOUT_LARGE_HEADERS
+from contract.kernels import HOST_EFFORT, WITHOUT_LARGE_HEADERS
 from device.cubin import hash_host_code, hash_machine_code
 from device.settings import read_settings
 from device.toolchain import Toolchain
@@ -69,7 +69,7 @@ def compile_flags(loaded: LoadedOp, variant: Variant, target: Target) -> list[st
     else:
         defines |= {f"AICF_{name.upper()}": str(value) for name, value in variant.values}
     return [
-        *("-std=c++20", "-O3", "-lineinfo", "-DNDEBUG", "-Xptxas", "-v", "-Xcompiler", "-fPIC,-fvisibility=hidden"),
+        *("-std=c++20", HOST_EFFORT, "-lineinfo", "-DNDEBUG", "-Xptxas", "-v", "-Xcompiler", "-fPIC,-fvisibility=hidden"),
         *("-cudart", "shared", "--compress-mode=none", "-gencode", target.gencode),
         f"-I{loaded.include_dir}",
         *(f"-D{name}={value}" for name, value in defines.items()),

@@ -168,7 +168,7 @@ inline constexpr int kColumnWidth = 32;
 // slab costs a row of sums, and no more than there are groups of slab_rows rows.
 inline std::int64_t count_slabs(std::int64_t rows, std::int64_t columns, std::int64_t slab_rows, std::int64_t blocks) {
     const std::int64_t wanted = 8 * blocks / ((columns + kColumnWidth * 4 - 1) / (kColumnWidth * 4));
-    return std::max<std::int64_t>(1, std::min({(rows + slab_rows - 1) / slab_rows, blocks, wanted}));
+    return std::max<std::int64_t>(1, std::min(std::min((rows + slab_rows - 1) / slab_rows, blocks), wanted));
 }
 
 // Sums over a slab of rows: a block takes kColumnWidth chunks of columns by 16 bytes, and every num_partials-th group of rows, in order.

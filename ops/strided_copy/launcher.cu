@@ -44,7 +44,7 @@ Parts list_parts(const Params& p) {
         return parts;
     }
     Whole whole = {pieces[0].y, {p.a, p.yb, p.yn, p.yc, p.yd}, {}, std::int64_t{1} << find_log_bytes(p.dtype)};
-    std::copy_n(pieces[0].y_strides, kMaxAxes, whole.strides);
+    std::copy(pieces[0].y_strides, pieces[0].y_strides + kMaxAxes, whole.strides);
     std::int64_t places[] = {0, p.at_b, p.at_n, p.at_c, p.at_d};
     std::int64_t together[] = {p.a, p.b, 0, p.c, p.d};
     for (int i = 0; i < p.pieces; ++i) together[kMiddle] += pieces[i].extents[kMiddle];

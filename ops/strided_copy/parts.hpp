@@ -64,7 +64,7 @@ struct Whole {
             piece.extents[k] = box.end[k] - box.first[k];
         }
         piece.y = find(box);
-        std::copy_n(strides, kMaxAxes, piece.y_strides);
+        std::copy(strides, strides + kMaxAxes, piece.y_strides);
         parts->add(piece);
     }
 
@@ -72,18 +72,20 @@ struct Whole {
         if (box.is_empty()) return;
         Part part = {nullptr, find(box), {}, {}, {}};
         for (int k = 0; k < kMaxAxes; ++k) part.extents[k] = box.end[k] - box.first[k];
-        std::copy_n(strides, kMaxAxes, part.x_strides);
-        std::copy_n(strides, kMaxAxes, part.y_strides);
+        std::copy(strides, strides + kMaxAxes, part.x_strides);
+        std::copy(strides, strides + kMaxAxes, part.y_strides);
         parts->add(part);
     }
 
     // Adds what is outside of a box, two slabs an axis: cut along the axes from the slowest in memory on, so that slabs are long runs.
     void add_gaps(const Box& covered, Parts* parts) const {
         Box rest = {};
-        std::copy_n(extents, kMaxAxes, rest.end);
+        std::copy(extents, extents + kMaxAxes, rest.end);
         if (covered.is_empty()) return add_zeros(rest, parts);
         int order[kMaxAxes] = {0, 1, 2, 3, 4};
-        std::stable_sort(order, order + kMaxAxes, [this](int a, int b) { return strides[a] > strides[b]; });
+        for (int i = 1; i < kMaxAxes; ++i) {
+            for (int k = i; k > 0 && strides[order[k - 1]] < strides[order[k]]; --k) std::swap(order[k - 1], order[k]);
+        }
         for (const int k : order) {
             Box before = rest, after = rest;
             before.end[k] = covered.first[k];

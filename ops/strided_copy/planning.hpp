@@ -232,7 +232,7 @@ inline void plan_piece(Shape shape, int log_bytes, int threads, int items, Rung 
     const int innermost = shape.find_innermost_of_x();
     if (rung >= Rung::kTurned && innermost != 0 && shape.count_places() <= kMostCounted) {
         Shape turned = shape;
-        std::rotate(turned.axes + 1, turned.axes + innermost, turned.axes + innermost + 1);
+        for (int k = innermost; k > 1; --k) std::swap(turned.axes[k - 1], turned.axes[k]);
         if ((rung >= Rung::kPacked && plan_lines(turned, log_bytes, threads, rung, piece)) || plan_tiles(turned, log_bytes, piece)) {
             piece->num_blocks = static_cast<int>(count_tiles(*piece));
             return;
