@@ -105,17 +105,22 @@ notebook: $(ENV) $(if $(python),,$(STAMPS)/notebook) ## open the notebooks in Ju
 .PHONY: clean distclean docs env format fuzz help lint sanitize stress test wheel
 env: $(ENV) ## make the environment and build the emulator
 
-# In workers: one that dies is named with its test, and the others go on; files in the order that conftest.py gives. A GPU is for one
-# process at a time. Dask leaves threads behind, so that its tests are apart. All run, also after a failure.
-WORKERS := $(if $(filter cuda,$(AICF_DEVICE)),,-n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder)
+# In workers: one that dies is named with its test, and the others go on; files in the order that conftest.py gives. One more than there are
+# cores, since tests wait too, for processes that they start and for sleepers; five at most, of 3 GB each. A GPU is for one process at a time. Dask leaves threads
+# behind, so that its tests are apart, beside the others. All run, also after a failure.
+WORKERS := $(if $(filter cuda,$(AICF_DEVICE)),,-n $(shell echo $$(($$(nproc) < 4 ? $$(nproc) + 1 : 5))) --dist loadfile --no-loadscope-reorder)
 # Threads of BLAS that wait for work keep the cores from the workers.
 ONE_THREAD := $(if $(WORKERS),OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1)
 CLUSTER_TESTS := tests/harness/test_cluster.py
+PYTEST := $(ONE_THREAD) $(RUN) -m pytest $(if $(slow),--slow)
 test: $(DEV_ENV) ## run the tests (slow=1: also those marked slow; args='-k name' and the like go to pytest)
-ifeq ($(strip $(args)),)
-	@status=0; for part in "$(WORKERS) --ignore=$(CLUSTER_TESTS)" "$(CLUSTER_TESTS)"; do $(ONE_THREAD) $(RUN) -m pytest $(if $(slow),--slow) $$part || status=$$?; done; exit $$status
-else
+ifneq ($(strip $(args)),)
 	$(RUN) -m pytest $(if $(slow),--slow) $(args)
+else ifeq ($(WORKERS),)
+	@status=0; for part in --ignore=$(CLUSTER_TESTS) $(CLUSTER_TESTS); do $(PYTEST) $$part || status=$$?; done; exit $$status
+else
+	@mkdir -p build; status=0; $(PYTEST) $(CLUSTER_TESTS) > build/cluster-tests.log 2>&1 & cluster=$$!; trap 'kill $$cluster 2>/dev/null || true' EXIT; \
+	$(PYTEST) $(WORKERS) --ignore=$(CLUSTER_TESTS) || status=$$?; wait $$cluster || status=$$?; cat build/cluster-tests.log; exit $$status
 endif
 
 lint: $(DEV_ENV) ## check style and types: ruff, mypy, clang-format

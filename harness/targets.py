@@ -9,7 +9,7 @@ Nvidia Hopper GPU architecture via microbenchmarking", arXiv 2402.13499).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from harness.spec import SpecError
@@ -42,7 +42,11 @@ class Target:
     @property
     def gencode(self) -> str:
         """The value of nvcc's ``-gencode``: machine code for this GPU, and the PTX that the emulated device runs."""
-        return f"arch={self.virtual_arch},code=[{self.real_arch},{self.virtual_arch}]"
+        return f"arch={self.virtual_arch},code=[{','.join(dict.fromkeys((self.real_arch, self.virtual_arch)))}]"
+
+    def without_machine_code(self) -> Target:
+        """Return the target for what only the emulated device runs: PTX, and no ptxas, which can take as long as the rest."""
+        return replace(self, real_arch=self.virtual_arch)
 
 
 def _hopper(name: str, dram_bytes_per_s: float, l2_bytes: int) -> Target:

@@ -11,30 +11,39 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from device import Device
+from device import Device, choose_device
 from device.settings import read_settings
 from device.toolchain import find_toolchain
 from harness.build.binding import build_binding, open_variant
 from harness.build.builder import BuildResult, build_op
 from harness.discover import LoadedOp, load_op
 from harness.spec import Count, Launchable, Problem, Variant
-from harness.targets import find_target
+from harness.targets import Target, find_target
 from harness.verify.case import Case
 from harness.verify.findings import ProblemResult
 from harness.verify.judge import Verifier
 from harness.verify.plan import Effort
 
 
-class OpUnderTest:
-    """The op of a folder, as the test beside its ``op.py`` sees it."""
+def find_target_of(device: Device) -> Target:
+    """Return the target that kernels are built for which only this test runs: on the emulated device without machine code."""
+    target = find_target(read_settings().target)
+    return target if device.observer is None else target.without_machine_code()
 
-    def __init__(self, folder: Path) -> None:
+
+class OpUnderTest:
+    """The op of a folder, as the test beside its ``op.py`` sees it; without ``machine_code`` for the emulated device alone."""
+
+    def __init__(self, folder: Path, *, machine_code: bool = True) -> None:
+        self.machine_code = machine_code
         self.loaded = LoadedOp(load_op(folder), folder)
         self.op = self.loaded.op
 
     def build(self, variants: Iterable[Variant], target: str | None = None) -> dict[str, BuildResult]:
         """Return what became of each variant, by its name; what has not changed since is not compiled again."""
         chosen = find_target(target or read_settings().target)
+        if not self.machine_code:
+            chosen = chosen.without_machine_code()
         results = build_op(self.loaded, list(variants), toolchain=find_toolchain(), target=chosen)
         return {r.variant.name: r for r in results}
 
@@ -84,4 +93,4 @@ class OpUnderTest:
         text = (folder / file).read_text()
         assert text.count(old) == 1, f"{file} has {text.count(old)} times {old!r}"
         (folder / file).write_text(text.replace(old, new))
-        return OpUnderTest(folder / self.op.name)
+        return OpUnderTest(folder / self.op.name, machine_code=choose_device().name == "cuda")

@@ -24,9 +24,7 @@ SLOW = (
     "cutlass/cute_sm90.cu",
     "cutlass/gemm_simt.cu",
     "cutlass/gemm_sm80.cu",
-    "cutlass/gemm_sm90_cooperative.cu",
-    "cutlass/gemm_sm90_grouped.cu",
-    "cutlass/gemm_sm90_pingpong.cu",
+    "cutlass/gemm_sm90.cu",
 )
 
 

@@ -1,4 +1,4 @@
-// CUTLASS 3.x: products of several sizes in one launch (grouped), whose tensor maps the kernel rewrites itself for each of them.
+// Products of CUTLASS 3.x for Hopper. One program of three, since reading CUTLASS takes the compiler as long as the kernels of two.
 #include <cutlass/gemm/group_array_problem_shape.hpp>
 
 #include "gemm_sm90.hpp"
@@ -7,6 +7,73 @@ using cute::_1;
 using cute::_128;
 using cute::_2;
 using cute::_64;
+
+// Warp-specialized cooperative, A column-major (a transposed wgmma operand), stream-K over tiles that do not fill the device.
+namespace cooperative {
+
+using Element = cutlass::half_t;
+using Fusion = cutlass::epilogue::fusion::LinearCombination<float, float>;
+using Gemm =
+    Sm90Gemm<Element, cute::Shape<_128, _128, _64>, cute::Shape<_1, _2, _1>, cutlass::gemm::KernelTmaWarpSpecializedCooperative,
+             cutlass::epilogue::TmaWarpSpecializedCooperative, Fusion, cutlass::gemm::StreamKScheduler, cutlass::layout::ColumnMajor>;
+
+void check() {
+    constexpr int kM = 256, kN = 384, kK = 640;
+    const auto a = make_small_integers<Element>(kM * kK, 5), b = make_small_integers<Element>(kN * kK, 6);
+    std::vector<Element> transposed(a.size());
+    for (int i = 0; i < kM; ++i) {
+        for (int l = 0; l < kK; ++l) transposed[l * kM + i] = a[i * kK + l];
+    }
+    const DeviceVector<Element> device_a(transposed), device_b(b);
+    const DeviceVector<float> d(kM * kN);
+    auto arguments = make_arguments<Gemm>(kM, kN, kK, device_a.data(), device_b.data(), d.data(), d.data(), 8);
+    arguments.epilogue.thread.alpha = 1.0f;
+    arguments.epilogue.thread.beta = 0.0f;
+    const std::vector<float> want = multiply_on_host(a, b, kM, kN, kK);
+    run<Gemm>(arguments);
+    expect_equal(d.to_host(), want, "stream-K as the scheduler decides");
+    arguments.scheduler.splits = 3;
+    run<Gemm>(arguments);
+    expect_equal(d.to_host(), want, "split-K by three");
+}
+
+}  // namespace cooperative
+
+// Warp-specialized ping-pong, clusters of two blocks with TMA multicast, a persistent scheduler, bias and SiLU in the
+// epilogue.
+namespace ping_pong {
+
+using Element = cutlass::bfloat16_t;
+using Fusion = cutlass::epilogue::fusion::LinCombPerColBiasEltAct<cutlass::epilogue::thread::SiLu, Element, float, float>;
+using Gemm = Sm90Gemm<Element, cute::Shape<_64, _128, _64>, cute::Shape<_2, _1, _1>, cutlass::gemm::KernelTmaWarpSpecializedPingpong,
+                      cutlass::epilogue::TmaWarpSpecialized, Fusion>;
+
+void check() {
+    constexpr int kM = 328, kN = 264, kK = 200;
+    const auto a = make_small_integers<Element>(kM * kK, 1), b = make_small_integers<Element>(kN * kK, 2);
+    const auto c = make_small_integers<Element>(kM * kN, 3);
+    const auto bias = make_small_integers<float>(kN, 4);
+    const DeviceVector<Element> device_a(a), device_b(b), device_c(c), d(kM * kN);
+    const DeviceVector<float> device_bias(bias);
+    auto arguments = make_arguments<Gemm>(kM, kN, kK, device_a.data(), device_b.data(), device_c.data(), d.data(), 6);
+    arguments.epilogue.thread.alpha = 0.03125f;
+    arguments.epilogue.thread.beta = 0.5f;
+    arguments.epilogue.thread.bias_ptr = device_bias.data();
+    run<Gemm>(arguments);
+
+    std::vector<float> want = multiply_on_host(a, b, kM, kN, kK);
+    for (int i = 0; i < kM * kN; ++i) {
+        const float x = 0.03125f * want[i] + 0.5f * static_cast<float>(c[i]) + bias[i % kN];
+        want[i] = x / (1.0f + std::exp(-x));
+    }
+    expect_near(to_floats(d.to_host()), want, 0.01f, "bias and SiLU after a ping-pong product");
+}
+
+}  // namespace ping_pong
+
+// Products of several sizes in one launch (grouped), whose tensor maps the kernel rewrites itself for each of them.
+namespace grouped {
+
 using Element = cutlass::half_t;
 using Fusion = cutlass::epilogue::fusion::LinearCombination<float, float>;
 using Shape = cutlass::gemm::GroupProblemShape<cute::Shape<int, int, int>>;
@@ -42,7 +109,7 @@ struct Group {
           d(m * n) {}
 };
 
-int main() {
+void check() {
     constexpr int kGroups = 3;
     const Group groups[kGroups] = {{136, 72, 128, 1}, {256, 128, 64, 2}, {64, 200, 192, 3}};
     std::vector<typename Shape::UnderlyingProblemShape> shapes;
@@ -94,5 +161,13 @@ int main() {
     CUDA_CHECK(cudaDeviceSynchronize());
     for (const Group& group : groups)
         expect_equal(group.d.to_host(), multiply_on_host(group.a, group.b, group.m, group.n, group.k), "a group");
+}
+
+}  // namespace grouped
+
+int main() {
+    cooperative::check();
+    ping_pong::check();
+    grouped::check();
     return finish();
 }
