@@ -207,7 +207,7 @@ class DecisionCore:
         given = models or self.table.lists["models"][kernel : kernel + 1]
         found = ((c.DOUBLE * c.NUM_TERMS) * len(given))()
         self._library.aicf_find_terms(self._address, asked.address, kernel, (c.AicfModel * len(given))(*given), len(given), found)
-        return [list(row) for row in found]
+        return [row[:] for row in found]
 
     def estimate_us(self, asked: Asked, kernel: int) -> float:
         """Return a kernel's least time by the chip's peak rates, stretched by how its blocks fill the chip; 0 without a cost."""

@@ -104,7 +104,7 @@ struct tables {
         slices.width = static_cast<int>(divide_up(p.width, num_slices));
         slices.groups = kThreads / slices.width;
         const std::int64_t most = std::max<std::int64_t>(1, kTunables.blocks / num_slices);
-        slices.num_slabs = std::clamp<std::int64_t>(p.count / (kLeastRows * slices.groups), 1, most);
+        slices.num_slabs = std::max<std::int64_t>(std::min<std::int64_t>(p.count / (kLeastRows * slices.groups), most), 1);
         slices.slab_rows = divide_up(p.count, slices.num_slabs * slices.groups);
         slices.sums = static_cast<float*>(memory);
         return slices;

@@ -59,7 +59,7 @@ template <Tunables t, class Share>
 AicfStatus launch_strips(const Matrices& m, cudaStream_t stream) {
     constexpr std::int64_t kManyBlocks = 1056;  // 8 per multiprocessor of the largest chip
     const std::int64_t rows = aicf::divide_up(m.rows, std::int64_t{t.bm}), columns = aicf::divide_up(m.columns, std::int64_t{t.bn});
-    const int num_tiles = static_cast<int>(std::clamp<std::int64_t>(rows * columns / kManyBlocks, 1, t.items));
+    const int num_tiles = static_cast<int>(std::max<std::int64_t>(std::min<std::int64_t>(rows * columns / kManyBlocks, t.items), 1));
     const int shared_bytes = (num_tiles > 1 ? 2 : 1) * t.bm * t.bn * static_cast<int>(sizeof(float));
     const auto num_strips = static_cast<unsigned>(aicf::divide_up(rows, std::int64_t{num_tiles}) * columns);
     return launch_kernel(transpose_strips<Share, t.threads>, num_strips, t.threads, shared_bytes, stream, m, num_tiles);
