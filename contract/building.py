@@ -19,14 +19,14 @@ from pathlib import Path
 
 from contract.errors import FrozenError
 from contract.kernels import WITHOUT_LARGE_HEADERS, FrozenKernel
-from device.cubin import hash_machine_code
+from device.cubin import hash_host_code, hash_machine_code
 from device.interface import UnavailableError
 from device.native import find_prebuilt_dir
 from device.settings import read_settings
 from device.toolchain import BuildError, Toolchain, find_toolchain, make_environment, name_remedy
 
-# What ptxas said of a kernel, beside its library.
-PTXAS_LOG = "ptxas.txt"
+# What ptxas said of a kernel, and the hash of its launcher's code, beside its library.
+PTXAS_LOG, HOST_HASH = "ptxas.txt", "host.sha256"
 _LIBRARY, _DIGEST = "kernel.so", "kernel.so.sha256"
 
 
@@ -66,7 +66,7 @@ def list_compiled() -> tuple[str, ...]:
 
 
 def build_kernel(kernel: FrozenKernel, cache_dir: Path | None = None) -> Path:
-    """Return the kernel's shared library: from the cache, installed, or built now; :data:`PTXAS_LOG` lies beside it.
+    """Return the kernel's shared library: from the cache, installed, or built now; beside it lie :data:`PTXAS_LOG` and :data:`HOST_HASH`.
 
     Raises :class:`FrozenError` where a source or the machine code is not what was sealed, :class:`BuildError` with the compiler's text or
     where the cache cannot be written, and :class:`UnavailableError` where there is no compiler.
@@ -107,7 +107,7 @@ def find_or_build(place: Path, kernel: FrozenKernel, check: Callable[[FrozenKern
 
 
 def compile_kernel(kernel: FrozenKernel, toolchain: Toolchain, scratch: Path) -> Path:
-    """Compile a kernel from its revision's folder alone, in an empty folder; return the library there, beside :data:`PTXAS_LOG`.
+    """Compile a kernel from its revision's folder alone, in an empty folder; return the library there, with what lies beside it.
 
     Raises :class:`BuildError` with the compiler's text. Sources and machine code are not checked against anything here.
     """
@@ -123,6 +123,7 @@ def compile_kernel(kernel: FrozenKernel, toolchain: Toolchain, scratch: Path) ->
         status, text = _run(link, scratch)
     if status != 0:
         raise BuildError(f"{kernel.name} does not compile from its sealed sources:\n{text.strip()}")
+    (scratch / HOST_HASH).write_text(hash_host_code(object_file))
     object_file.unlink()
     (scratch / PTXAS_LOG).write_text(log)
     return library

@@ -46,11 +46,13 @@ def hash_machine_code(library: Path) -> str:
 
 
 def hash_host_code(object_file: Path) -> str:
-    """Hash the host's code of an object file that is not linked yet: sizes of grids and blocks are constants in it, addresses are not."""
+    """Hash the host's code of an object file that is not linked yet: sizes of grids and blocks are constants in it, addresses are not.
+
+    Nor are names: what is in no namespace is called by its source's path, and entry points by their kernel.
+    """
     digest = sha256()
-    for name, content in sorted(_read_sections(object_file.read_bytes())):
-        if name.startswith(".text"):
-            digest.update(name.encode() + b"\0" + content)
+    for content in sorted(content for name, content in _read_sections(object_file.read_bytes()) if name.startswith(".text")):
+        digest.update(len(content).to_bytes(8, "little") + content)
     return digest.hexdigest()
 
 

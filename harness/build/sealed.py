@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from contract.building import PTXAS_LOG, build_kernel
+from contract.building import HOST_HASH, PTXAS_LOG, build_kernel
 from contract.kernels import read_kernel
 from contract.layout import find_frozen_dir, hash_value
 from device.toolchain import Toolchain
@@ -108,5 +108,17 @@ class SealedKernels:
         variant = SealedVariant(kernel_name, values, kernel)
         flags = " ".join(manifest["build"]["flags"])
         resources = parse_ptxas((library.parent / PTXAS_LOG).read_text())
-        result = BuildResult(variant, library, sealed.machine_code, str(manifest["seal"]), resources, None, 0.0, cached=True, flags=flags)
+        host = library.parent / HOST_HASH  # not beside what an older version built
+        result = BuildResult(
+            variant,
+            library,
+            sealed.machine_code,
+            str(manifest["seal"]),
+            resources,
+            None,
+            0.0,
+            cached=True,
+            flags=flags,
+            host_hash=host.read_text() if host.is_file() else "",
+        )
         return result, build_binding(loaded, self._toolchain, store=self._store), loaded.op

@@ -25,7 +25,7 @@ UNDER_TEST = OpUnderTest(Path(__file__).parent)
 OP = UNDER_TEST.op
 VARIANTS = {k.name: k.bind(k.variants[0]) for k in OP.kernels}
 # Proved by the fast tests; the slow ones prove the others.
-FAST_KERNELS = ("naive", "segments", "direct")
+FAST_KERNELS = ("segments",)
 BENCH = OP.select_problems("bench")
 
 Open = Callable[[str], Launchable]

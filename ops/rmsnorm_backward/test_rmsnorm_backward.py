@@ -25,7 +25,7 @@ OP = UNDER_TEST.op
 # The larger a team, the more threads go over every row, however short: minutes on the emulated device.
 VARIANTS = {k.name: k.bind(k.variants[0 if k.name == "rows_in_teams" else min(2, len(k.variants) - 1)]) for k in OP.kernels}
 # Proved by the fast tests; the slow ones prove the others.
-FAST_KERNELS = ("naive", "rows_in_registers")
+FAST_KERNELS = ("rows_in_registers",)
 BENCH = OP.select_problems("bench")
 
 Open = Callable[[str], Launchable]

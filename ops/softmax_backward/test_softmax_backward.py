@@ -28,7 +28,7 @@ VARIANTS["short_rows"] = OP.find_kernel("row_in_registers").bind({"threads": 8, 
 FLOAT_KERNELS = [k for k in VARIANTS if k != "half_row_in_team"]
 CLUSTERS = ("cluster_passes", "split_passes", "row_in_team", "half_row_in_team")
 # Proved by the fast tests; the slow ones prove the others.
-FAST_KERNELS = ("naive", "row_in_registers", "short_rows")
+FAST_KERNELS = ("row_in_registers",)
 BENCH = OP.select_problems("bench")
 
 Open = Callable[[str], Launchable]

@@ -24,7 +24,7 @@ UNDER_TEST = OpUnderTest(Path(__file__).parent)
 OP = UNDER_TEST.op
 VARIANTS = {k.name: k.bind(k.variants[0]) for k in OP.kernels}
 # Proved by the fast tests; the slow ones prove the others.
-FAST_KERNELS = ("naive", "packed", "gathered")
+FAST_KERNELS = ("naive", "merged")
 BENCH = OP.select_problems("bench")
 # The names of peers.py.
 PEERS = load_peers(Path(__file__).parent)[0].open.__globals__

@@ -12,13 +12,14 @@ from contract.layout import find_frozen_dir
 from device import Device
 from device.toolchain import find_toolchain
 from harness.build.binding import build_binding, load_binding
-from harness.build.builder import open_store
+from harness.build.builder import build_op, open_store
 from harness.build.sealed import SealedKernels, open_sealed
 from harness.compare.drawn.frozen_choice import choose_frozen
 from harness.compare.drawn.problems import draw_problems
-from harness.discover import find_op
+from harness.discover import LoadedOp, find_op, load_op
 from harness.errors import FrozenError
 from harness.spec import Problem
+from harness.targets import find_target
 from harness.timing.ahead import expect
 from harness.verify.case import Case
 
@@ -44,6 +45,15 @@ def test_a_sealed_kernel_is_built_once_and_right(device: Device) -> None:
         case.launch(kernel, stream)
         stream.synchronize()
         assert expected.find_wrong(case.read_outputs()) == ""
+
+
+def test_a_sealed_kernel_launches_what_its_sources_make_of_its_variant() -> None:
+    """Wherever they lie, and whatever the entry points are called: a kernel that has not changed is not timed beside itself."""
+    ((build, _, _),) = SealedKernels(find_op(OP), find_toolchain(), open_store()).build([KERNEL], 1, lambda _: None).values()
+    folder = read_kernel(find_frozen_dir() / OP, KERNEL).sources / OP
+    loaded = LoadedOp(load_op(folder), folder)
+    (again,) = build_op(loaded, loaded.op.select_variants([build.variant.name]), toolchain=find_toolchain(), target=find_target("h200"))
+    assert build.host_hash and (again.code_hash, again.host_hash) == (build.code_hash, build.host_hash)
 
 
 def test_a_source_that_is_not_what_was_sealed_is_refused(tmp_path: Path) -> None:
