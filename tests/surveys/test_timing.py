@@ -101,6 +101,7 @@ def test_regret_is_of_the_chosen_kernel_against_all_that_serve(device: RuntimeDe
     assert time_problems(op, kernels, timer, queries, -1.0) == []
 
 
+@pytest.mark.slow  # variants are compiled, and frozen kernels
 def test_variants_are_timed_beside_frozen_kernels_where_they_serve(device: RuntimeDevice) -> None:
     frozen = load_kernels(read_index(read_op("softmax").folder), lambda entry: entry["kernel"].startswith(("naive", "block_online__")))
     assert open_candidates(frozen, []).calls == {}

@@ -238,6 +238,7 @@ def test_an_embedding_trains_as_the_truth_does() -> None:
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow  # the kernels of two ops are compiled that no fast test needs
 @pytest.mark.parametrize("log", [False, True])
 def test_softmax_trains_as_the_truth_does(log: bool) -> None:
     function = F.log_softmax if log else F.softmax

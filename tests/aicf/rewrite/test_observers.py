@@ -205,6 +205,7 @@ def test_the_old_curve_is_extrapolated_and_a_slower_step_can_be_refused() -> Non
     assert not judge(make_log([1.0] * 10 + [float("inf")] * 10, rewritten=10), 10)[0]
 
 
+@pytest.mark.slow  # chains of observers are compiled
 def test_on_the_device_a_window_is_read_at_its_end_and_replay_goes_on(device: Device) -> None:
     runs = [Run(make_step(backend, lr=CONSTANT), every=2) for backend in ("cuda", "numpy")]
     batches = [(X[i : i + 16], Y[i : i + 16]) for i in range(0, 64, 16)]
