@@ -170,7 +170,8 @@ struct tiles {
         const std::int64_t elems = bytes / static_cast<std::int64_t>(sizeof(Element));
         const std::int64_t wanted = std::max<std::int64_t>(kTunables.blocks, p.vocabulary * p.width / elems);
         const std::int64_t least = std::max(divide_up(p.count, kMostKept / 2), divide_up(p.vocabulary, kMostTileRows));
-        const std::int64_t row_tiles = std::min(std::min(std::max(wanted, least), p.vocabulary), most), parts = divide_up(p.width, kColumns);
+        const std::int64_t row_tiles = std::min(std::min(std::max(wanted, least), p.vocabulary), most);
+        const std::int64_t parts = divide_up(p.width, kColumns);
         TileShare share = {};
         share.rows = divide_up(p.vocabulary, row_tiles);
         share.columns = static_cast<std::int32_t>(divide_up(parts, std::min(parts, divide_up(wanted, row_tiles))) * kColumns);
