@@ -106,9 +106,9 @@ notebook: $(ENV) $(if $(python),,$(STAMPS)/notebook) ## open the notebooks in Ju
 env: $(ENV) ## make the environment and build the emulator
 
 # In workers: one that dies is named with its test, and the others go on; files in the order that conftest.py gives. One more than there are
-# cores, since tests wait too, for processes that they start and for sleepers; five at most, of 3 GB each. A GPU is for one process at a time. Dask leaves threads
-# behind, so that its tests are apart, beside the others. All run, also after a failure.
-WORKERS := $(if $(filter cuda,$(AICF_DEVICE)),,-n $(shell echo $$(($$(nproc) < 4 ? $$(nproc) + 1 : 5))) --dist loadfile --no-loadscope-reorder)
+# cores, since tests wait too, for processes that they start and for sleepers; five at most, of 3 GB each. A GPU is for one process at a time.
+# Dask leaves threads behind, so that its tests are apart, beside the others. All run, also after a failure.
+WORKERS := $(if $(filter cuda,$(AICF_DEVICE)),,-n $$(($$(nproc) < 4 ? $$(nproc) + 1 : 5)) --dist loadfile --no-loadscope-reorder)
 # Threads of BLAS that wait for work keep the cores from the workers.
 ONE_THREAD := $(if $(WORKERS),OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1)
 CLUSTER_TESTS := tests/harness/test_cluster.py
@@ -119,7 +119,8 @@ ifneq ($(strip $(args)),)
 else ifeq ($(WORKERS),)
 	@status=0; for part in --ignore=$(CLUSTER_TESTS) $(CLUSTER_TESTS); do $(PYTEST) $$part || status=$$?; done; exit $$status
 else
-	@mkdir -p build; status=0; $(PYTEST) $(CLUSTER_TESTS) > build/cluster-tests.log 2>&1 & cluster=$$!; trap 'kill $$cluster 2>/dev/null || true' EXIT; \
+	@mkdir -p build; status=0; $(PYTEST) $(CLUSTER_TESTS) > build/cluster-tests.log 2>&1 & cluster=$$!; \
+	trap 'kill $$cluster 2>/dev/null || true' EXIT; trap 'exit 130' INT TERM; \
 	$(PYTEST) $(WORKERS) --ignore=$(CLUSTER_TESTS) || status=$$?; wait $$cluster || status=$$?; cat build/cluster-tests.log; exit $$status
 endif
 

@@ -151,7 +151,7 @@ def _is_whole(place: Path) -> bool:
         is_same = sha256((place / _LIBRARY).read_bytes()).hexdigest() == (place / _DIGEST).read_text()
     except (FileNotFoundError, NotADirectoryError):
         return False
-    return is_same and (place / PTXAS_LOG).is_file()
+    return is_same and all((place / name).is_file() for name in (PTXAS_LOG, HOST_HASH))
 
 
 @contextmanager

@@ -25,25 +25,23 @@ from harness.verify.judge import Verifier
 from harness.verify.plan import Effort
 
 
-def find_target_of(device: Device) -> Target:
-    """Return the target that kernels are built for which only this test runs: on the emulated device without machine code."""
+def find_liars_target() -> Target:
+    """Return the target of kernels that this test run alone has, to be refused: without machine code where it has no GPU."""
     target = find_target(read_settings().target)
-    return target if device.observer is None else target.without_machine_code()
+    return target if choose_device().name == "cuda" else target.without_machine_code()
 
 
 class OpUnderTest:
-    """The op of a folder, as the test beside its ``op.py`` sees it; without ``machine_code`` for the emulated device alone."""
+    """The op of a folder, as the test beside its ``op.py`` sees it, built for ``target`` (None: the setting's) unless told of another."""
 
-    def __init__(self, folder: Path, *, machine_code: bool = True) -> None:
-        self.machine_code = machine_code
+    def __init__(self, folder: Path, target: Target | None = None) -> None:
+        self._target = target
         self.loaded = LoadedOp(load_op(folder), folder)
         self.op = self.loaded.op
 
     def build(self, variants: Iterable[Variant], target: str | None = None) -> dict[str, BuildResult]:
         """Return what became of each variant, by its name; what has not changed since is not compiled again."""
-        chosen = find_target(target or read_settings().target)
-        if not self.machine_code:
-            chosen = chosen.without_machine_code()
+        chosen = find_target(target or read_settings().target) if target or self._target is None else self._target
         results = build_op(self.loaded, list(variants), toolchain=find_toolchain(), target=chosen)
         return {r.variant.name: r for r in results}
 
@@ -93,4 +91,4 @@ class OpUnderTest:
         text = (folder / file).read_text()
         assert text.count(old) == 1, f"{file} has {text.count(old)} times {old!r}"
         (folder / file).write_text(text.replace(old, new))
-        return OpUnderTest(folder / self.op.name, machine_code=choose_device().name == "cuda")
+        return OpUnderTest(folder / self.op.name, find_liars_target())

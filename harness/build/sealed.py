@@ -108,17 +108,7 @@ class SealedKernels:
         variant = SealedVariant(kernel_name, values, kernel)
         flags = " ".join(manifest["build"]["flags"])
         resources = parse_ptxas((library.parent / PTXAS_LOG).read_text())
-        host = library.parent / HOST_HASH  # not beside what an older version built
-        result = BuildResult(
-            variant,
-            library,
-            sealed.machine_code,
-            str(manifest["seal"]),
-            resources,
-            None,
-            0.0,
-            cached=True,
-            flags=flags,
-            host_hash=host.read_text() if host.is_file() else "",
-        )
+        host = (library.parent / HOST_HASH).read_text()
+        seal = str(manifest["seal"])
+        result = BuildResult(variant, library, sealed.machine_code, seal, resources, None, 0.0, cached=True, flags=flags, host_hash=host)
         return result, build_binding(loaded, self._toolchain, store=self._store), loaded.op

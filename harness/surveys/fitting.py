@@ -202,9 +202,9 @@ def _describe_groups(measured: Measured, kept: Sequence[int], errors: Mapping[st
 def _describe_group(core: DecisionCore, asked: Sequence[Asked], errors: Mapping[str, _Floats]) -> dict[str, Any]:
     """Return the problems of one group: sizes, then by kernel by how much its model is off there (null: not timed)."""
     kernels = [kernel for kernel, off in errors.items() if not np.isnan(off).all()]
-    points: list[list[Any]] = []
     if not kernels:
-        return {"kernels": kernels, "points": points}
+        return {"kernels": [], "points": []}
+    points = []
     for each, off in zip(asked, np.stack([errors[kernel] for kernel in kernels], axis=1).tolist(), strict=True):
         sizes = each.struct.call.sizes[: len(core.table.names.sizes)]
         points.append([*sizes, *(None if math.isnan(x) else round(x, _NUM_ERROR_DECIMALS) for x in off)])

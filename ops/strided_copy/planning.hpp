@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 
 #include "common/launch.hpp"
 #include "strided_copy/packed.cuh"

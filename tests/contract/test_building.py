@@ -14,7 +14,7 @@ import pytest
 
 from aicf.errors import FrozenError
 from contract import building
-from contract.building import PTXAS_LOG, build_kernel
+from contract.building import HOST_HASH, PTXAS_LOG, build_kernel
 from contract.frozen_set import read_op
 from contract.kernels import FrozenKernel
 from device import UnavailableError
@@ -40,7 +40,8 @@ def compilations(library: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def compile_quickly(kernel: FrozenKernel, toolchain: Any, scratch: Path) -> Path:
         made.append(kernel.name)
         time.sleep(0.05)
-        (scratch / PTXAS_LOG).write_text("")
+        for name in (PTXAS_LOG, HOST_HASH):
+            (scratch / name).write_text("")
         return Path(shutil.copyfile(library, scratch / library.name))
 
     monkeypatch.setattr(building, "compile_kernel", compile_quickly)
