@@ -52,36 +52,45 @@ struct gemv_plan {
 
 template <Tunables t>
 struct decode_plan {
-    using L = DecodeLayout<t.bm, t.bn, t.stages, t.splits>;
+    using L = DecodeLayout<t.bm, t.bn, t.stages>;
+    // A block that multiplies fewer steps of k costs more than it helps.
+    static constexpr std::int64_t kLeastSteps = 5;
+
+    // Blocks that share the k of a tile: the most with which all tiles run at once.
+    static int count_splits(std::int64_t num_tiles, std::int64_t num_steps, int num_multiprocessors) {
+        int splits = 1;
+        for (int i = 2; i <= t.splits; ++i) {
+            if (num_tiles <= count_resident_clusters(num_multiprocessors, i) && num_steps >= i * kLeastSteps) splits = i;
+        }
+        return splits;
+    }
 
     static AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
         return dispatch_half(params, [&]<class Element, class IsTransposed>(Element, IsTransposed) {
-            return launch_kernel(multiply_decode<Element, IsTransposed::value, t.bm, t.bn, t.stages, t.splits>, params, stream);
+            return launch_kernel(multiply_decode<Element, IsTransposed::value, t.bm, t.bn, t.stages>, params, stream);
         });
     }
 
     template <class Kernel>
     static AicfStatus launch_kernel(Kernel kernel, const GemmBiasActParams& params, cudaStream_t stream) {
+        const auto divide_up = [](std::int64_t size, std::int64_t by) { return (size + by - 1) / by; };
+        // Tiles of as many rows as divide them evenly.
+        const std::int64_t row_tiles = divide_up(params.m, t.bm);
+        const int tile_rows = static_cast<int>(divide_up(divide_up(params.m, row_tiles), 8) * 8);
+        const std::int64_t column_tiles = divide_up(params.n, t.bn);
         CUtensorMap a, b;
-        AICF_RETURN_IF_NOT_OK(encode_half(&a, params.dtype, params.a, params.m, params.k, params.lda, t.bm));
+        AICF_RETURN_IF_NOT_OK(encode_half(&a, params.dtype, params.a, params.m, params.k, params.lda, tile_rows));
         if (params.b_layout == AICF_B_NK) {
             AICF_RETURN_IF_NOT_OK(encode_half(&b, params.dtype, params.b, params.n, params.k, params.ldb, t.bn));
         } else {
             AICF_RETURN_IF_NOT_OK(encode_half(&b, params.dtype, params.b, params.k, params.n, params.ldb, L::kTileK));
         }
-        const dim3 grid(t.splits, static_cast<unsigned>((params.n + t.bn - 1) / t.bn), static_cast<unsigned>((params.m + t.bm - 1) / t.bm));
-        const DecodeProblem problem = {params.bias,
-                                       params.y,
-                                       params.z,
-                                       params.ldy,
-                                       params.ldz,
-                                       static_cast<int>(params.m),
-                                       static_cast<int>(params.n),
-                                       static_cast<int>(params.k),
-                                       static_cast<int>(params.act),
-                                       params.residual,
-                                       params.ldresidual};
-        return launch_early(kernel, grid, L::kThreads, L::kSharedBytes, t.splits, stream, a, b, problem);
+        int num_sms = 0;
+        AICF_RETURN_IF_NOT_OK(count_multiprocessors(&num_sms));
+        const int splits = count_splits(row_tiles * column_tiles, divide_up(params.k, L::kTileK), num_sms);
+        const dim3 grid(static_cast<unsigned>(splits), static_cast<unsigned>(column_tiles), static_cast<unsigned>(row_tiles));
+        return launch_early(kernel, grid, L::kThreads, L::kSharedBytes, splits, stream, a, b, make_output_problem<kHalfBytes>(params),
+                            static_cast<int>(params.k), tile_rows);
     }
 };
 

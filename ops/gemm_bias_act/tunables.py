@@ -163,16 +163,23 @@ ROWS_SHAPES = Constraint(
     "bn must be at most 8, stages * bn at most 16, and splits at most 8",
     lambda t: t["bn"] <= 8 and t["stages"] * t["bn"] <= 16 and t["splits"] <= 8,
 )
+
+
+def _fits_decode(t: Values) -> bool:
+    """The ring, or the sums of all blocks of a cluster in its place; and a thread's sums beside what else it has in registers."""
+    threads = 2 * t["bn"]
+    ring = t["stages"] * (t["bm"] + t["bn"]) * _HALF_TILE_K * _HALF_BYTES
+    sums = (t["bm"] // 8 + 7) * threads * 4 * FLOAT_BYTES
+    # Registers are given out to four warps at a time, of which the last has one that copies.
+    registers = min(REGISTERS_PER_SM // (threads + 128) // 8 * 8, MAX_REGISTERS)
+    return max(ring, sums) + 8 * (2 * t["stages"] + 1) <= MAX_SHARED_BYTES and t["bm"] // 2 + 32 <= registers
+
+
 DECODE_FITS = Constraint(
     "decode_fits",
-    "bm must be a multiple of 8 from 8 to 128, bn 64 or 128, and stages of (bm + bn) * 64 elements fit 227 KiB",
-    lambda t: (
-        t["bm"] % 8 == 0
-        and t["bm"] <= 128
-        and t["bn"] in (64, 128)
-        and t["stages"] * ((t["bm"] + t["bn"]) * _HALF_TILE_K * _HALF_BYTES + 16) <= MAX_SHARED_BYTES
-        and t["bm"] * (t["bn"] + 4) * FLOAT_BYTES <= MAX_SHARED_BYTES - 16 * t["stages"]
-    ),
+    "bm must be a multiple of 8 from 8 to 256, bn of 64 from 64 to 256, bm / 2 sums fit a thread's registers, and stages of (bm + bn) * 64 "
+    "elements fit 227 KiB",
+    lambda t: t["bm"] % 8 == 0 and t["bn"] in (64, 128, 192, 256) and _fits_decode(t),
 )
 
 

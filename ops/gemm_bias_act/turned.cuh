@@ -8,8 +8,8 @@
 
 #include "common/activations.cuh"
 #include "common/split_order.cuh"
-#include "common/store_rounded.cuh"
 #include "common/wgmma_pipeline.cuh"
+#include "gemm_bias_act/outputs.cuh"
 #include "gemm_bias_act/wgmma.cuh"
 
 namespace aicf::gemm_bias_act {
@@ -31,43 +31,6 @@ struct TurnedStage {
         return row * kRowBytes + (chunk ^ (kItemBytes == 2 ? row % 8 : row / 2 % 4 * 2)) * 16;
     }
 };
-
-// One problem, beside its tensor maps and its tiles.
-struct OutputProblem {
-    const void* bias;  // [n] or null
-    void* y;  // [m, n], row stride ldy
-    void* z;  // [m, n], row stride ldz, or null
-    std::int64_t ldy, ldz;
-    int m, n;
-    int act;
-    bool has_chunks;  // rows of y and z start on 16-byte boundaries
-    const void* residual;  // [m, n], row stride ldresidual, or null
-    std::int64_t ldresidual;
-};
-
-template <class Element>
-__device__ __forceinline__ float read_element(const void* base, std::int64_t index) {
-    return to_float(static_cast<const Element*>(base)[index]);
-}
-
-template <>
-__device__ __forceinline__ float read_element<Tf32>(const void* base, std::int64_t index) {
-    return static_cast<const float*>(base)[index];
-}
-
-// Four neighbouring columns of a row of D' + bias on their way to Y and Z: what is outside is left out.
-template <class Element>
-__device__ __forceinline__ void finish_four(const OutputProblem& problem, int row, int column, float (&z)[4]) {
-    if (problem.residual != nullptr) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            if (column + i < problem.n) z[i] += read_element<Element>(problem.residual, row * problem.ldresidual + column + i);
-        }
-    }
-    if (problem.z != nullptr) store_four_rounded<Element>(problem.z, problem.ldz, problem.n, problem.has_chunks, row, column, z);
-    activate_slab<4>(problem.act, z);
-    store_four_rounded<Element>(problem.y, problem.ldy, problem.n, problem.has_chunks, row, column, z);
-}
 
 // Y = act(D' + bias + residual), and Z the same before act. T's rows are columns of Y.
 //

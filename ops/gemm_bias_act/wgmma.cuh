@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "common/activations.cuh"
 #include "common/split_order.cuh"
 #include "common/wgmma_pipeline.cuh"
+#include "gemm_bias_act/outputs.cuh"
 
 namespace aicf::gemm_bias_act {
 
@@ -26,24 +26,6 @@ struct WgmmaProblem {
     std::int64_t ldresidual;
     int m;
 };
-
-// Applies an activation, which is the same for all threads, to what one slab holds of a thread.
-template <int kAct, int kCount>
-__device__ __forceinline__ void activate_slab(float* z) {
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) z[i] = apply_rough_activation<kAct>(z[i]);
-}
-
-template <int kCount>
-__device__ __forceinline__ void activate_slab(int act, float* z) {
-    switch (act) {
-        case AICF_ACT_RELU: activate_slab<AICF_ACT_RELU, kCount>(z); break;
-        case AICF_ACT_GELU_TANH: activate_slab<AICF_ACT_GELU_TANH, kCount>(z); break;
-        case AICF_ACT_GELU_ERF: activate_slab<AICF_ACT_GELU_ERF, kCount>(z); break;
-        case AICF_ACT_SILU: activate_slab<AICF_ACT_SILU, kCount>(z); break;
-        default: break;
-    }
-}
 
 // Y = act(D + bias + residual), and Z the same before act.
 template <class Element, class T>
