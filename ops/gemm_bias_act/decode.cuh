@@ -91,8 +91,10 @@ __global__ void __launch_bounds__((DecodeLayout<kBm, kTileN, kStages>::kThreads)
         // The ring's first round, on its way before the other warps are there.
         wait_for_predecessor();
         for (int step = 0; step < kStages && step < num_steps; ++step) copy_step(step, step);
-        const int num_own = (num_groups - rank + splits - 1) / splits;
-        arrive_expecting(received, static_cast<std::uint32_t>(max(num_own, 0) * splits * L::kPartBytes));
+        if (splits > 1) {
+            const int num_own = (num_groups - rank + splits - 1) / splits;
+            arrive_expecting(received, static_cast<std::uint32_t>(max(num_own, 0) * splits * L::kPartBytes));
+        }
     } else if (thread < L::kConsumers && tile_rows < kBm) {
         // Rows of A that no copy brings, and whose products nobody wants.
         const int num_chunks = (kBm - tile_rows) * kSwizzleBytes / 16;
@@ -166,18 +168,31 @@ __global__ void __launch_bounds__((DecodeLayout<kBm, kTileN, kStages>::kThreads)
     }
     // Groups of rows are dealt out to the blocks. What `block` has of this block's i-th lies at place i splits + block.
     float4* const parts = reinterpret_cast<float4*>(decode_shared) + thread;
-    int owner = 0, place = rank;
+    const auto find_sums = [&](int group) {
+        return float4{sums[group * 4], sums[group * 4 + 1], sums[group * 4 + 2], sums[group * 4 + 3]};
+    };
+    if (splits > 1) {
+        int owner = 0, place = rank;
 #pragma unroll
-    for (int group = 0; group < L::kRowGroups; ++group) {
-        if (group >= num_groups) break;
-        const float4 part = {sums[group * 4], sums[group * 4 + 1], sums[group * 4 + 2], sums[group * 4 + 3]};
-        send_to_block(reinterpret_cast<float*>(parts + place * L::kConsumers), received, static_cast<std::uint32_t>(owner), part);
-        if (++owner == splits) {
-            owner = 0;
-            place += splits;
+        for (int group = 0; group < L::kRowGroups; ++group) {
+            if (group >= num_groups) break;
+            send_to_block(reinterpret_cast<float*>(parts + place * L::kConsumers), received, static_cast<std::uint32_t>(owner),
+                          find_sums(group));
+            if (++owner == splits) {
+                owner = 0;
+                place += splits;
+            }
+        }
+        wait_phase(received, 0);
+    } else {
+        // Where a number is an index of registers, all that is done to a group would stand in the code once for each. A block without a
+        // cluster may not send, not even to itself (H200: an illegal instruction).
+#pragma unroll
+        for (int group = 0; group < L::kRowGroups; ++group) {
+            if (group >= num_groups) break;
+            parts[group * L::kConsumers] = find_sums(group);
         }
     }
-    wait_phase(received, 0);
     const float4* part = parts;
 #pragma unroll 1
     for (int group = rank; group < num_groups; group += splits) {
