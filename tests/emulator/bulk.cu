@@ -231,7 +231,17 @@ void run_reduce(void* out, const void* in, int op) {
         default: return reduce<<<1, 64>>>(static_cast<uint32_t*>(out), static_cast<const uint32_t*>(in), op);
     }
 }
-void run_local(const uint32_t* in, uint32_t* out) { local<<<1, 64>>>(in, out); }
+void run_local(const uint32_t* in, uint32_t* out, int has_cluster) {
+    cudaLaunchAttribute cluster = {};
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim = {1, 1, 1};
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3(1);
+    config.blockDim = dim3(64);
+    config.attrs = &cluster;
+    config.numAttrs = has_cluster ? 1 : 0;
+    cudaLaunchKernelEx(&config, local, in, out);
+}
 void run_changed_map(const uint32_t* words, void* published, const float* other, float* out, int row) {
     CUtensorMap map;
     cudaMemcpy(&map, words, sizeof map, cudaMemcpyDeviceToHost);

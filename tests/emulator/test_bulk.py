@@ -18,6 +18,7 @@ SOURCE = Path(__file__).with_name("bulk.cu")
 SCHEDULES = ("default", "reversed", "greedy", "random")
 TILES = 6
 CHECKS = "all"
+ILLEGAL_INSTRUCTION = 715
 
 
 @pytest.fixture(scope="session")
@@ -116,9 +117,15 @@ def test_reductions(kernels: Kernels, op: int) -> None:
 def test_copies_within_shared_memory(kernels: Kernels, schedule: str) -> None:
     values = np.arange(64, dtype=np.uint32) * 3
     with kernels.options(schedule=schedule, seed=2):
-        (_, out), reports = kernels.run("local", values, np.zeros(128, np.uint32), checks=CHECKS)
+        (_, out), reports = kernels.run("local", values, np.zeros(128, np.uint32), 1, checks=CHECKS)
     stored = (np.arange(16)[:, None] + np.arange(4)).reshape(-1)
     assert np.array_equal(out[:64], values + 7) and np.array_equal(out[64:], stored) and not reports
+
+
+@pytest.mark.parametrize("checks", [CHECKS, "none"])
+def test_asynchronous_stores_want_a_cluster(kernels: Kernels, checks: str) -> None:
+    _, reports = kernels.run("local", np.arange(64, dtype=np.uint32), np.zeros(128, np.uint32), 0, checks=checks)
+    assert kernels.status == ILLEGAL_INSTRUCTION and kinds(reports) == {"no_cluster"}
 
 
 def test_tensor_map_changed_on_the_device(kernels: Kernels, tensor_library: Path) -> None:

@@ -128,6 +128,7 @@ struct Launch {
     const Program* program = nullptr;
     std::string kernel;
     Dim3 grid, block, cluster;
+    bool has_cluster = false;  // it was asked for, be it of one block
     uint32_t dynamic_shared_bytes = 0;
     std::vector<std::byte> params;  // packed by KernelInfo::params offsets
     bool cooperative = false;

@@ -39,6 +39,7 @@ void run_kernel(Runtime& runtime, const KernelOp& operation) {
     launch.cluster = operation.cluster.x != 0               ? operation.cluster
                      : kernel.info->required_cluster.x != 0 ? kernel.info->required_cluster
                                                             : Dim3{1, 1, 1};
+    launch.has_cluster = operation.cluster.x != 0;
     launch.dynamic_shared_bytes = operation.dynamic_shared_bytes;
     launch.params = operation.params;
     launch.cooperative = operation.cooperative;

@@ -68,7 +68,8 @@ template <Mode M>
 void Interpreter<M>::misuse(uint32_t lane, Finding finding, const std::string& detail) {
     report_event(worker_, block_, warp_, pc_, lane, finding, detail);
     if (finding_info(finding).severity != Severity::kError) return;
-    const int status = finding == Finding::kTensorMapInvalid ? kErrorIllegalInstruction : kErrorLaunchFailure;
+    const bool is_illegal = finding == Finding::kTensorMapInvalid || finding == Finding::kNoCluster;
+    const int status = is_illegal ? kErrorIllegalInstruction : kErrorLaunchFailure;
     if (!checking(kMemcheck)) return stop_launch(status);
     std::lock_guard lock(block_.launch->mutex);  // go on, to collect all findings; the launch fails at its end
     if (block_.launch->status == kSuccess) block_.launch->status = status;

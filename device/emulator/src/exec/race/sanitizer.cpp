@@ -58,6 +58,7 @@ constexpr FindingInfo kFindings[] = {
     {"cluster_block_exited", Severity::kError, "Access to the shared memory of a block that has exited"},
     {"cluster_block_not_started", Severity::kError, "Access to the shared memory of a block that may not have started"},
     {"cluster_barrier", Severity::kError, "Misuse of the cluster's barrier"},
+    {"no_cluster", Severity::kError, "Instruction that only kernels launched with clusters may run"},
     {"texture_object", Severity::kError, "Misuse of a texture or surface object"},
     {"invalid_free", Severity::kError, "Free of an address that malloc did not give"},
     {"double_free", Severity::kError, "Memory freed twice"},
