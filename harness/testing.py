@@ -25,23 +25,26 @@ from harness.verify.judge import Verifier
 from harness.verify.plan import Effort
 
 
-def find_liars_target() -> Target:
-    """Return the target of kernels that this test run alone has, to be refused: without machine code where it has no GPU."""
+def find_test_target() -> Target:
+    """Return the target of what a test run builds for itself: without machine code where it has no GPU, which is all that would run it."""
     target = find_target(read_settings().target)
     return target if choose_device().name == "cuda" else target.without_machine_code()
 
 
 class OpUnderTest:
-    """The op of a folder, as the test beside its ``op.py`` sees it, built for ``target`` (None: the setting's) unless told of another."""
+    """The op of a folder, as the test beside its ``op.py`` sees it, built for the setting's target unless told of another.
 
-    def __init__(self, folder: Path, target: Target | None = None) -> None:
-        self._target = target
+    What only the emulated device runs has no machine code, but where a test speaks of it: ``has_machine_code``.
+    """
+
+    def __init__(self, folder: Path, *, has_machine_code: bool = False) -> None:
+        self._has_machine_code = has_machine_code
         self.loaded = LoadedOp(load_op(folder), folder)
         self.op = self.loaded.op
 
     def build(self, variants: Iterable[Variant], target: str | None = None) -> dict[str, BuildResult]:
         """Return what became of each variant, by its name; what has not changed since is not compiled again."""
-        chosen = find_target(target or read_settings().target) if target or self._target is None else self._target
+        chosen = find_target(target or read_settings().target) if target or self._has_machine_code else find_test_target()
         results = build_op(self.loaded, list(variants), toolchain=find_toolchain(), target=chosen)
         return {r.variant.name: r for r in results}
 
@@ -91,4 +94,4 @@ class OpUnderTest:
         text = (folder / file).read_text()
         assert text.count(old) == 1, f"{file} has {text.count(old)} times {old!r}"
         (folder / file).write_text(text.replace(old, new))
-        return OpUnderTest(folder / self.op.name, find_liars_target())
+        return OpUnderTest(folder / self.op.name)

@@ -22,7 +22,8 @@ from harness.verify.case import Case
 from harness.verify.inputs import make_inputs
 from harness.verify.plan import Effort
 
-UNDER_TEST = OpUnderTest(Path(__file__).parent)
+# What ptxas says of each kernel is tested too.
+UNDER_TEST = OpUnderTest(Path(__file__).parent, has_machine_code=True)
 OP = UNDER_TEST.op
 # One variant a kernel; the harness's own verify runs all of them.
 VARIANTS = {k.name: k.bind(k.variants[-1]) for k in OP.kernels}

@@ -20,7 +20,7 @@ from harness.verify.inputs import make_inputs
 from harness.verify.judge import Verifier
 from harness.verify.plan import Effort
 
-UNDER_TEST = OpUnderTest(Path(__file__).parent)
+UNDER_TEST = OpUnderTest(Path(__file__).parent, has_machine_code=True)
 OP = UNDER_TEST.op
 
 

@@ -32,7 +32,7 @@ from harness.verify.findings import VerifyResult
 from harness.verify.inputs import make_inputs
 from harness.verify.plan import Effort
 
-UNDER_TEST = OpUnderTest(Path(__file__).parent / "ops" / "blend")
+UNDER_TEST = OpUnderTest(Path(__file__).parent / "ops" / "blend", has_machine_code=True)
 OP = UNDER_TEST.op
 HONEST, WIDE = (OP.find_kernel(name).bind(OP.find_kernel(name).variants[0]) for name in ("honest", "only_wide"))
 PROBLEM = OP.problems[2]

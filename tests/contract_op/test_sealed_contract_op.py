@@ -23,7 +23,7 @@ from harness.freezing.seal.sources import collect_sources
 from harness.targets import find_target
 from harness.testing import OpUnderTest
 
-UNDER_TEST = OpUnderTest(Path(__file__).parent / "ops" / "blend")
+UNDER_TEST = OpUnderTest(Path(__file__).parent / "ops" / "blend", has_machine_code=True)
 LOADED = UNDER_TEST.loaded
 HONEST = LOADED.op.find_kernel("honest").bind({"threads": 64})
 GENERATED = {"blend/params.h", "blend/contract.hpp", "blend/entry_points.hpp"}

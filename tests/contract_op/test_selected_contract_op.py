@@ -17,7 +17,7 @@ from contract.structs import make_params
 from harness.build.interface import describe_interface, read_api
 from harness.testing import OpUnderTest
 
-UNDER_TEST = OpUnderTest(Path(__file__).parent / "ops" / "blend")
+UNDER_TEST = OpUnderTest(Path(__file__).parent / "ops" / "blend", has_machine_code=True)
 SIZES = {"B": 2, "H": 3, "S": 9, "D": 5, "V": 4, "R": 3, "P": 7}
 
 

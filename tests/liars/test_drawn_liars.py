@@ -17,7 +17,7 @@ from harness.build.binding import build_binding
 from harness.build.builder import build_op
 from harness.discover import find_op
 from harness.records.provenance import find_device_kind
-from harness.testing import find_liars_target
+from harness.testing import find_test_target
 from harness.verify.findings import VerifyResult
 from harness.verify.plan import THOROUGH, Effort
 
@@ -105,7 +105,7 @@ def judge(device: Device, pytestconfig: pytest.Config) -> Judge:
             return kept[name, effort.proof]
         loaded, toolchain, settings = find_op(name, OPS), find_toolchain(), read_settings()
         variants = loaded.op.select_variants(["honest", *REASONS[name]])
-        builds = build_op(loaded, variants, toolchain=toolchain, target=find_liars_target())
+        builds = build_op(loaded, variants, toolchain=toolchain, target=find_test_target())
         assert [b.error for b in builds if b.error] == []
         jobs = [Job(b.variant, b.library) for b in builds if b.library]
         kind = find_device_kind(device)

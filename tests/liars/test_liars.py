@@ -16,7 +16,7 @@ from harness.build.binding import build_binding
 from harness.build.builder import build_op
 from harness.discover import LoadedOp, find_op
 from harness.records.provenance import find_device_kind
-from harness.testing import find_liars_target
+from harness.testing import find_test_target
 from harness.verify.findings import FaultKind, Status, VerifyResult
 from harness.verify.judge import Verifier
 from harness.verify.plan import Effort
@@ -83,7 +83,7 @@ def verdicts(loaded: LoadedOp, device: Device) -> dict[str, VerifyResult]:
     """Build and verify the honest kernel and every liar, each as `verify` does it."""
     toolchain, settings = find_toolchain(), read_settings()
     variants = [v for v in loaded.op.variants if v.name not in DRAWN]
-    builds = build_op(loaded, variants, toolchain=toolchain, target=find_liars_target())
+    builds = build_op(loaded, variants, toolchain=toolchain, target=find_test_target())
     assert [b.error for b in builds if b.error] == []
     jobs = [Job(b.variant, b.library) for b in builds if b.library]
     num_workers, threads = share_cores(len(jobs), settings.jobs, find_device_kind(device))

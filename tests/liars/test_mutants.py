@@ -18,7 +18,7 @@ from harness.build.binding import build_binding
 from harness.build.builder import build_op
 from harness.discover import find_op
 from harness.records.provenance import find_device_kind
-from harness.testing import find_liars_target
+from harness.testing import find_test_target
 from harness.verify.bias import pool
 from harness.verify.findings import Fault, FaultKind, VerifyResult
 from harness.verify.plan import THOROUGH, Effort, make_plan
@@ -324,7 +324,7 @@ def prove(mutant: Mutant, root: Path, device: Device) -> tuple[VerifyResult, Ver
     toolchain, settings = find_toolchain(), read_settings()
     loaded, own = find_op(mutant.op, write_mutant(mutant, root).parent), find_op(mutant.op)
     (variant,) = loaded.op.select_variants([mutant.variant])
-    (build,) = build_op(loaded, [variant], toolchain=toolchain, target=find_liars_target())
+    (build,) = build_op(loaded, [variant], toolchain=toolchain, target=find_test_target())
     assert build.library is not None, build.error
     # Many launches of one problem find none of these, and would be told of with a listed one.
     effort = replace(THOROUGH, num_launches=0)
