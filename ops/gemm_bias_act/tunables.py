@@ -166,7 +166,7 @@ ROWS_SHAPES = Constraint(
 
 
 def _fits_decode(t: Values) -> bool:
-    """The ring, or the sums of all blocks of a cluster in its place; and a thread's sums beside what else it has in registers."""
+    """Say whether the ring fits, or the sums of all blocks of a cluster in its place, and a thread's sums beside its other registers."""
     threads = 2 * t["bn"]
     ring = t["stages"] * (t["bm"] + t["bn"]) * _HALF_TILE_K * _HALF_BYTES
     sums = (t["bm"] // 8 + 7) * threads * 4 * FLOAT_BYTES
