@@ -43,6 +43,8 @@ _PARTS = (
     "cycles-{}",
     "lines-{}",
     "clusters-{}",
+    "parts-{}",
+    "decode-{}",
 )
 TIMES = [find_folder() / f"h200-{part.format(OP)}.json" for part in _PARTS]
 DEVICE = "NVIDIA H200"
