@@ -3,6 +3,9 @@
 A frozen kernel of an op with chains is compiled once more with another ``chains.hpp`` before its sources, its other tunables as they are.
 The sources are checked against their seal; the machine code is new, and is cached under the engine's seal and the chain. Its entry points
 check a call against the chain's own operands, and use the op's Params: ``in0``, ``in1``, ..., ``out0``, ... in the order of the signature.
+
+Where the emulated device runs it, a chain is built quicker: with PTX, which that device runs, and no machine code, which nothing pins as
+a seal does a frozen kernel's; and with a launcher that is not optimised, since its kernels take far longer. A GPU finds none of these.
 """
 
 from __future__ import annotations
@@ -21,22 +24,26 @@ from contract.expressions.tree import Chain
 from contract.files import write_atomically
 from contract.kernels import FrozenKernel
 from contract.layout import name_symbol
+from device import choose_device
 from device.settings import read_settings
 from device.toolchain import Toolchain
 
 _NUMBER = re.compile(r"-DAICF_CHAIN=-?\d+\Z")
+_EFFORT = re.compile(r"-O[1-3]\Z")
 
 
 def build_chain(engine: FrozenKernel, chain: Chain, cache_dir: Path | None = None) -> tuple[FrozenKernel, Path]:
     """Return the kernel that computes ``chain`` as the engine computes its own, with its library, from the cache or built now.
 
-    ``engine`` is any frozen kernel of an op with chains. What is returned has the entry points' names, and no seal. Raises
-    :class:`FrozenError` where the engine has no chain or a source is not what was sealed, :class:`BuildError` with the compiler's text, and
-    :class:`UnavailableError` where there is no compiler.
+    ``engine`` is any frozen kernel of an op with chains. What is returned has the entry points' names, no seal, and is for the device that
+    ``AICF_DEVICE`` says (:func:`device.choose_device`). Raises :class:`FrozenError` where the engine has no chain or a source is not what
+    was sealed, :class:`BuildError` with the compiler's text, and :class:`UnavailableError` where there is no compiler.
     """
     root = (cache_dir or read_settings().cache_dir) / "frozen" / engine.op
-    kernel = derive_kernel(engine, chain, root)
-    return kernel, find_or_build(root / f"{chain.name}-{_hash(engine, chain)}", kernel, _accept)
+    kernel, name = derive_kernel(engine, chain, root), f"{chain.name}-{_hash(engine, chain)}"
+    if choose_device().name == "emulated":
+        kernel, name = _make_emulated(kernel), f"{name}-emulated"
+    return kernel, find_or_build(root / name, kernel, _accept)
 
 
 def derive_kernel(engine: FrozenKernel, chain: Chain, root: Path) -> FrozenKernel:
@@ -98,6 +105,18 @@ def _derive(engine: FrozenKernel, name: str, include: Path) -> FrozenKernel:
     manifest |= {"kernel": name, "variant": name, "build": build, "seal": ""}
     manifest["entry_points"] = {call: name_symbol(engine.op, call, name) for call in manifest["entry_points"]}
     return replace(engine, manifest=manifest)
+
+
+def _make_emulated(kernel: FrozenKernel) -> FrozenKernel:
+    """Return a kernel as only the emulated device runs it: PTX without ptxas, and a launcher that g++ does not optimise.
+
+    The PTX is the same with any effort, which is the host's alone (:data:`contract.kernels.HOST_EFFORT`).
+    """
+    build = dict(kernel.manifest["build"])
+    virtual = build["gencode"].partition("arch=")[2].partition(",")[0]
+    build["gencode"] = f"arch={virtual},code=[{virtual}]"
+    build["flags"] = ["-O0" if _EFFORT.match(flag) else flag for flag in build["flags"]]
+    return replace(kernel, manifest=dict(kernel.manifest) | {"build": build})
 
 
 def _write_header(path: Path, text: str) -> None:

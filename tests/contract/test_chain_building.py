@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from contract import chain_building
 from contract.chain_building import build_chain, specialise
 from contract.entry_points import EntryPoints
 from contract.errors import FrozenError
@@ -23,7 +24,7 @@ from contract.expressions.evaluate import Draws
 from contract.frozen_set import FrozenOp, read_op
 from contract.kernels import FrozenKernel
 from contract.structs import Status, find_struct, make_params
-from device import Device
+from device import Choice, Device
 
 # Four outputs of as many dtypes, every extent, a mask, two draws, and functions that no listed chain has.
 UNSEEN = parse_chain(
@@ -156,6 +157,20 @@ def test_it_is_built_once_and_again_where_the_chain_or_the_engine_is_another(eng
     assert build_chain(engine, UNSEEN) == (kernel, library) and library.stat().st_mtime_ns == modified
     assert "launch__unseen__" in kernel.manifest["entry_points"]["launch"]
     assert (kernel.manifest["seal"], engine.manifest["seal"] != "") == ("", True)
+
+
+def test_a_gpu_gets_machine_code_of_an_optimised_launcher_and_the_emulated_device_neither(
+    engine: FrozenKernel, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    made: dict[str, tuple[Path, FrozenKernel]] = {}
+    for name in ("cuda", "emulated"):
+        monkeypatch.setattr(chain_building, "choose_device", lambda name=name: Choice(name, "asked for"))
+        monkeypatch.setattr(chain_building, "find_or_build", lambda *asked, name=name: made.setdefault(name, asked[:2])[0])
+        assert build_chain(engine, UNSEEN, tmp_path)[0] == made[name][1]
+    cuda, emulated = (made[name][1].flags for name in ("cuda", "emulated"))
+    told = [(a, b) for a, b in zip(cuda, emulated, strict=True) if a != b]
+    assert told == [("-O2", "-O0"), ("arch=compute_90a,code=[sm_90a,compute_90a]", "arch=compute_90a,code=[compute_90a]")]
+    assert made["cuda"][0] != made["emulated"][0], "what one device's process left in the cache is taken for the other's"
 
 
 def test_what_is_not_sealed_is_not_built(engine: FrozenKernel, tmp_path: Path) -> None:
