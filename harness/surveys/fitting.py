@@ -175,7 +175,10 @@ def solve_heeding_far(terms: _Floats, times: _Floats, fastest: _Floats) -> tuple
         error = float(np.sum((say * (modelled / times - 1.0)) ** 2 + too_fast**2))
         if error < least:
             best, least = (shape, weights), error
-        heed = np.where(modelled < far, 1.0, heed)
+        heeded = np.where(modelled < far, 1.0, heed)
+        if np.array_equal(heeded, heed):  # the same solution would come again
+            break
+        heed = heeded
     return best
 
 

@@ -28,7 +28,7 @@ def choose_columns(matrices: _Floats, target: _Floats, most: int) -> tuple[list[
     """
     lengths = np.sqrt((matrices**2).sum(axis=1))
     scaled = matrices / np.where(lengths > 0.0, lengths, 1.0)[:, np.newaxis]
-    products = np.einsum("mri,mrj->mij", scaled, scaled)
+    products = scaled.transpose(0, 2, 1) @ scaled + _LIFT * np.eye(matrices.shape[2])
     aims = np.einsum("mri,r->mi", scaled, target)
     size = float(target @ target)
     chosen: list[tuple[int, ...]] = [()] * len(matrices)
@@ -36,11 +36,11 @@ def choose_columns(matrices: _Floats, target: _Floats, most: int) -> tuple[list[
     for count in range(1, min(matrices.shape[2], max(most, 1)) + 1):
         subsets = _list_subsets(matrices.shape[2], count)
         sides = aims[:, subsets]
-        squares = products[:, subsets[:, :, np.newaxis], subsets[:, np.newaxis, :]] + _LIFT * np.eye(count)
+        squares = products[:, subsets[:, :, np.newaxis], subsets[:, np.newaxis, :]]
         found = np.linalg.solve(squares, sides[..., np.newaxis])[..., 0]
         errors = np.where((found >= 0.0).all(axis=2), size - (found * sides).sum(axis=2), np.inf)
         first = np.argmax(errors <= errors.min(axis=1, keepdims=True) + _ALIKE * size, axis=1)
-        fewest = np.take_along_axis(errors, first[:, np.newaxis], axis=1)[:, 0]
+        fewest = errors[np.arange(len(errors)), first]
         for i in np.flatnonzero(fewest < least - _ALIKE * size).tolist():
             chosen[i], least[i] = tuple(subsets[first[i]].tolist()), fewest[i]
     return chosen, np.maximum(least, 0.0)
