@@ -61,6 +61,11 @@ class MadeUpTimer:
         return SimpleNamespace(times_us=np.broadcast_to(times, (num_rounds, *times.shape)))
 
 
+# A kernel of softmax for short rows, and those for any: tests share what must be compiled.
+SHORT_ROWS = "row_in_registers__threads8_rows16_vectors4_"
+ANY_ROWS = "naive"
+
+
 def build_some(device: RuntimeDevice, op: str, *prefixes: str) -> FrozenKernels:
     """Return the frozen kernels of an op whose names begin so: the others need not be compiled for what is asked here."""
     return FrozenKernels(device, load_kernels(read_index(read_op(op).folder), lambda entry: entry["kernel"].startswith(prefixes)))
@@ -82,7 +87,7 @@ def test_regret_is_of_the_chosen_kernel_against_all_that_serve(device: RuntimeDe
     sizes = ((3, 40), (5, 300), (2, 9000))
     whole = open_core(read_op("transpose"), "sm_90a")
     chosen = {choose(whole, {"sizes": {"rows": r, "columns": c}, "attributes": {}})[0] for r, c in sizes}
-    kernels = build_some(device, "transpose", *chosen, "elements__", "tall__")
+    kernels = build_some(device, "transpose", *chosen, "elements__bm64_bn32_", "tall__")
     queries = [kernels.core.interface.make_query(Problem({"rows": r, "columns": c})) for r, c in sizes]
     assert 1 < len(kernels.calls) < len(read_op("transpose").kernels)
     timer: Any = MadeUpTimer(device)
@@ -103,7 +108,7 @@ def test_regret_is_of_the_chosen_kernel_against_all_that_serve(device: RuntimeDe
 
 @pytest.mark.slow  # variants are compiled, and frozen kernels
 def test_variants_are_timed_beside_frozen_kernels_where_they_serve(device: RuntimeDevice) -> None:
-    frozen = load_kernels(read_index(read_op("softmax").folder), lambda entry: entry["kernel"].startswith(("naive", "block_online__")))
+    frozen = load_kernels(read_index(read_op("softmax").folder), lambda entry: entry["kernel"].startswith((SHORT_ROWS, ANY_ROWS)))
     assert open_candidates(frozen, []).calls == {}
     candidates = open_candidates(frozen, ["naive/threads64", "row_in_registers/threads8_rows16_vectors4"])
     kernels = FrozenKernels(device, frozen, candidates.calls)
@@ -165,7 +170,7 @@ def test_operands_are_filled_where_they_are_said_to_lie(device: RuntimeDevice) -
 def test_problems_with_strides_are_asked_about_as_they_were_timed(device: RuntimeDevice) -> None:
     """A record without them was taken for rows that follow each other: other kernels are the fastest there."""
     op = find_op("softmax").op
-    kernels = build_some(device, "softmax", "row_in_registers__threads8_", "naive")
+    kernels = build_some(device, "softmax", SHORT_ROWS, ANY_ROWS)
     queries = [kernels.core.interface.make_query(Problem({"rows": 40, "columns": 40}, {}, {"x": pad})) for pad in (40, 41)]
     timer: Any = MadeUpTimer(device)
     rows = json.loads(json.dumps(time_problems(op, kernels, timer, queries, 60.0)))
@@ -179,7 +184,7 @@ def test_a_record_is_named_after_its_gpu() -> None:
 
 
 def test_a_kernel_that_refuses_a_launch_is_named(device: RuntimeDevice) -> None:
-    kernels = build_some(device, "softmax", "row_in_registers__threads2_")
+    kernels = build_some(device, "softmax", SHORT_ROWS)
     query = kernels.core.interface.make_query(Problem({"rows": 2, "columns": 8}))
     params = make_params(kernels.core.interface.row, query.by_size, query.attributes, {}, query.strides)
     with pytest.raises(DeviceError, match=r"a_kernel: x: null pointer"):
