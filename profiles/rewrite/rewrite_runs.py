@@ -40,7 +40,7 @@ class Sizes:
 
 
 FULL = Sizes(768, 4, 1024, 4096, 8, 1024, 4096, every=100, rounds=5, cycles=100, units=128, steps=50, families=0)
-TINY = Sizes(8, 2, 8, 16, 2, 8, 16, every=4, rounds=2, cycles=2, units=8, steps=8, families=3)
+TINY = Sizes(8, 2, 8, 8, 2, 8, 8, every=2, rounds=2, cycles=2, units=8, steps=8, families=3)
 
 
 def compute_loss(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
