@@ -103,7 +103,7 @@ def test_the_committed_survey_comes_out_of_the_committed_times_bit_for_bit() -> 
     # Without the problems whose rows are strided as the population has them, which are harder.
     assert 0 < fit_times(find_frozen_dir(), read_times(OP, TIMES[:3]), ARCH).held_out.mean < 0.02
     told = found.describe()
-    assert "1521 problems, 51 kernels, not for bfloat16" in told and "held out in turn: mean 1.97 %" in told
+    assert "1821 problems, 55 kernels, not for float32" in told and "held out in turn: mean 1.79 %" in told
 
 
 def test_few_problems_make_a_model_of_few_weights() -> None:
@@ -212,6 +212,7 @@ def test_medians_of_another_gpu_are_no_points_of_a_survey(frozen: FrozenOp) -> N
 
 
 def test_choices_are_judged_on_problems_that_were_held_out(frozen: FrozenOp) -> None:
+    frozen = replace(frozen, medians=())  # those of a GPU contradict times that are made up
     rows = draw_times(open_surveyed(frozen, make_survey(frozen, find_rivals(frozen))), 80, noise=0.0)
     assert cross_validate(Measured(frozen, ARCH, rows, DEVICE)).mean() < 0.002
     generator = random.Random(2)
