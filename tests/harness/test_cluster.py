@@ -180,19 +180,21 @@ def records(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_a_sweep_over_emulated_devices_ranks_by_the_model(
     emulated_device: Device, records: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ("sweep", "transpose", "--device", "emulated", "--problem", "rows512_columns512", "--per-kernel", "1", "--gpus", "2")
+    # Of an op that has few variants, one of which does not serve this problem: each is compiled to machine code, which the model reads.
+    problem = "N5001-dtype=float32-decoupled-advances"
+    words = ("sweep", "optimizer", "--device", "emulated", "--problem", problem, "--per-kernel", "1", "--gpus", "2")
     code, out, _ = run(capsys, *words)
     assert code == 0
     assert "by the time model of h200: nothing was timed, nothing was proved" in out
-    assert "20 points modelled, 0 failed" in out
+    assert "6 points modelled, 0 failed, 0 set aside, 1 not served" in out
     ranked = re.findall(r"^ +([\d.]+) us +(\S+) +\(([\d.]+) to ([\d.]+)\)$", out, re.MULTILINE)
     times = [float(r[0]) for r in ranked]
     assert times == sorted(times) and all(float(low) < float(t) < float(high) for t, _, low, high in ranked)
-    rows = json.loads(run(capsys, "report", "transpose", "--run", "1", "--json")[1])
+    rows = json.loads(run(capsys, "report", "optimizer", "--run", "1", "--json")[1])
     assert {r["figures"]["mode"] for r in rows} == {"model"} and not any(r["samples"] for r in rows)
     # TPE begins with what is listed: all of that is in the records, and the order is the same.
     code, out, err = run(capsys, *words[:-2], "--resume", "--strategy", "tpe")
-    assert code == 0 and err.count("recorded before") == 20 + 10  # those that are not served too
+    assert code == 0 and err.count("recorded before") == 6 + 1  # what is not served too
     assert re.findall(r"^ +[\d.]+ us .*$", out, re.MULTILINE)[0].split()[2] == ranked[0][1]
 
 
