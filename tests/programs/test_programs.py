@@ -18,12 +18,9 @@ SLOW = (
     "barriers_pipelines.cu",
     "libcudacxx.cu",
     "wide_tiles.cu",
-    "cub_device.cu",
-    "thrust_algorithms.cu",
-    "cutlass/cute_sm80.cu",
-    "cutlass/cute_sm90.cu",
-    "cutlass/gemm_simt.cu",
-    "cutlass/gemm_sm80.cu",
+    "cub_and_thrust.cu",
+    "cutlass/cute.cu",
+    "cutlass/gemm.cu",
     "cutlass/gemm_sm90.cu",
 )
 
