@@ -15,9 +15,7 @@ from device.toolchain import find_toolchain
 FOLDER = Path(__file__).parent
 # nvcc takes long for each: half a minute or more for most.
 SLOW = (
-    "barriers_pipelines.cu",
     "libcudacxx.cu",
-    "wide_tiles.cu",
     "cub_and_thrust.cu",
     "cutlass/cute.cu",
     "cutlass/gemm.cu",
