@@ -44,6 +44,11 @@ class Target:
         """The value of nvcc's ``-gencode``: machine code for this GPU, and the PTX that the emulated device runs."""
         return f"arch={self.virtual_arch},code=[{','.join(dict.fromkeys((self.real_arch, self.virtual_arch)))}]"
 
+    @property
+    def has_machine_code(self) -> bool:
+        """Whether kernels get machine code beside their PTX."""
+        return self.real_arch != self.virtual_arch
+
     def without_machine_code(self) -> Target:
         """Return the target for what only the emulated device runs: PTX, and no ptxas, which can take as long as the rest."""
         return replace(self, real_arch=self.virtual_arch)
