@@ -24,7 +24,6 @@ from contract.expressions.tree import Chain
 from contract.files import write_atomically
 from contract.kernels import FrozenKernel
 from contract.layout import name_symbol
-from device import choose_device
 from device.settings import read_settings
 from device.toolchain import Toolchain
 
@@ -32,16 +31,18 @@ _NUMBER = re.compile(r"-DAICF_CHAIN=-?\d+\Z")
 _EFFORT = re.compile(r"-O[1-3]\Z")
 
 
-def build_chain(engine: FrozenKernel, chain: Chain, cache_dir: Path | None = None) -> tuple[FrozenKernel, Path]:
+def build_chain(
+    engine: FrozenKernel, chain: Chain, cache_dir: Path | None = None, *, is_emulated: bool = False
+) -> tuple[FrozenKernel, Path]:
     """Return the kernel that computes ``chain`` as the engine computes its own, with its library, from the cache or built now.
 
-    ``engine`` is any frozen kernel of an op with chains. What is returned has the entry points' names, no seal, and is for the device that
-    ``AICF_DEVICE`` says (:func:`device.choose_device`). Raises :class:`FrozenError` where the engine has no chain or a source is not what
-    was sealed, :class:`BuildError` with the compiler's text, and :class:`UnavailableError` where there is no compiler.
+    ``engine`` is any frozen kernel of an op with chains. What is returned has the entry points' names, and no seal; where it
+    ``is_emulated``, only the emulated device runs it. Raises :class:`FrozenError` where the engine has no chain or a source is not what was
+    sealed, :class:`BuildError` with the compiler's text, and :class:`UnavailableError` where there is no compiler.
     """
     root = (cache_dir or read_settings().cache_dir) / "frozen" / engine.op
     kernel, name = derive_kernel(engine, chain, root), f"{chain.name}-{_hash(engine, chain)}"
-    if choose_device().name == "emulated":
+    if is_emulated:
         kernel, name = _make_emulated(kernel), f"{name}-emulated"
     return kernel, find_or_build(root / name, kernel, _accept)
 

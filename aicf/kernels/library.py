@@ -90,6 +90,6 @@ def load_chain(engine: FrozenKernel, chain: Chain) -> KernelLibrary:
     with _lock:
         found = _loaded.get(key)
         if found is None:
-            open_device()
-            found = _loaded[key] = KernelLibrary.of(*build_chain(engine, chain))
+            built = build_chain(engine, chain, is_emulated=open_device().is_emulated)
+            found = _loaded[key] = KernelLibrary.of(*built)
     return found

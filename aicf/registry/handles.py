@@ -17,6 +17,7 @@ from contract.decision import How
 from contract.expressions.tree import Chain
 from contract.kernels import FrozenKernel
 from contract.structs import make_params
+from device import choose_device
 
 # Apart from each other, and multiples of whatever a kernel may ask for.
 _STAND_IN_BITS = 56
@@ -94,7 +95,7 @@ class KernelHandle:
         if self.chain is None:
             build_kernel(self.frozen)
         else:
-            build_chain(self.frozen, self.chain)
+            build_chain(self.frozen, self.chain, is_emulated=choose_device().name == "emulated")
 
     def load(self) -> KernelLibrary:
         """Build the kernel from its sealed sources, unless it is in the cache, and load it. The device must be open.

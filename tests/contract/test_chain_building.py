@@ -24,7 +24,7 @@ from contract.expressions.evaluate import Draws
 from contract.frozen_set import FrozenOp, read_op
 from contract.kernels import FrozenKernel
 from contract.structs import Status, find_struct, make_params
-from device import Choice, Device
+from device import Device
 
 # Four outputs of as many dtypes, every extent, a mask, two draws, and functions that no listed chain has.
 UNSEEN = parse_chain(
@@ -78,7 +78,7 @@ def _make_call(
 def test_an_unseen_chain_is_built_of_sealed_sources_and_right(
     device: Device, frozen: FrozenOp, engine: FrozenKernel, dtype: str, shape: tuple[int, int]
 ) -> None:
-    kernel, library = build_chain(engine, UNSEEN)
+    kernel, library = build_chain(engine, UNSEEN, is_emulated=device.is_emulated)
     inputs = _make_inputs(shape, np.dtype(getattr(ml_dtypes, dtype, dtype)) if dtype == "bfloat16" else np.dtype(dtype))
     params, arrays = _make_call(device, specialise(frozen.interface, UNSEEN), UNSEEN, inputs, dtype)
     calls = EntryPoints(kernel.manifest["entry_points"], library)
@@ -111,7 +111,7 @@ def test_every_function_of_the_table_is_right_on_the_device(device: Device, froz
     rng = np.random.default_rng(first)
     inputs = {name: rng.uniform(0.0625, 3.0, (3, 257)).astype(np.float32) for name in names}
     inputs["x0"][1:] *= -1.0  # NaN of roots and logarithms, too
-    kernel, library = build_chain(engine, chain)
+    kernel, library = build_chain(engine, chain, is_emulated=device.is_emulated)
     params, arrays = _make_call(device, specialise(frozen.interface, chain), chain, inputs, "float32")
     assert EntryPoints(kernel.manifest["entry_points"], library).launch(params, 0, 0).read_reason() == ""
     device.synchronize()
@@ -130,7 +130,7 @@ def _ask(calls: EntryPoints, params: ctypes.Structure) -> str:
 
 
 def test_a_call_is_checked_by_the_chains_own_operands(device: Device, frozen: FrozenOp, engine: FrozenKernel) -> None:
-    kernel, library = build_chain(engine, UNSEEN)
+    kernel, library = build_chain(engine, UNSEEN, is_emulated=device.is_emulated)
     calls = EntryPoints(kernel.manifest["entry_points"], library)
     params, _ = _make_call(device, specialise(frozen.interface, UNSEEN), UNSEEN, _make_inputs((4, 8), np.float32), "float32")
     for field, value, reason in (
@@ -151,10 +151,11 @@ def test_a_call_is_checked_by_the_chains_own_operands(device: Device, frozen: Fr
     assert _ask(calls, params) == ""
 
 
-def test_it_is_built_once_and_again_where_the_chain_or_the_engine_is_another(engine: FrozenKernel) -> None:
-    kernel, library = build_chain(engine, UNSEEN)
+def test_it_is_built_once_and_again_where_the_chain_or_the_engine_is_another(device: Device, engine: FrozenKernel) -> None:
+    kernel, library = build_chain(engine, UNSEEN, is_emulated=device.is_emulated)
     modified = library.stat().st_mtime_ns
-    assert build_chain(engine, UNSEEN) == (kernel, library) and library.stat().st_mtime_ns == modified
+    again = build_chain(engine, UNSEEN, is_emulated=device.is_emulated)
+    assert again == (kernel, library) and library.stat().st_mtime_ns == modified
     assert "launch__unseen__" in kernel.manifest["entry_points"]["launch"]
     assert (kernel.manifest["seal"], engine.manifest["seal"] != "") == ("", True)
 
@@ -162,15 +163,14 @@ def test_it_is_built_once_and_again_where_the_chain_or_the_engine_is_another(eng
 def test_a_gpu_gets_machine_code_of_an_optimised_launcher_and_the_emulated_device_neither(
     engine: FrozenKernel, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    made: dict[str, tuple[Path, FrozenKernel]] = {}
-    for name in ("cuda", "emulated"):
-        monkeypatch.setattr(chain_building, "choose_device", lambda name=name: Choice(name, "asked for"))
-        monkeypatch.setattr(chain_building, "find_or_build", lambda *asked, name=name: made.setdefault(name, asked[:2])[0])
-        assert build_chain(engine, UNSEEN, tmp_path)[0] == made[name][1]
-    cuda, emulated = (made[name][1].flags for name in ("cuda", "emulated"))
+    made: list[tuple[Path, FrozenKernel]] = []
+    monkeypatch.setattr(chain_building, "find_or_build", lambda *asked: made.append(asked[:2]))
+    for is_emulated in (False, True):
+        assert build_chain(engine, UNSEEN, tmp_path, is_emulated=is_emulated)[0] == made[is_emulated][1]
+    cuda, emulated = (kernel.flags for _, kernel in made)
     told = [(a, b) for a, b in zip(cuda, emulated, strict=True) if a != b]
     assert told == [("-O2", "-O0"), ("arch=compute_90a,code=[sm_90a,compute_90a]", "arch=compute_90a,code=[compute_90a]")]
-    assert made["cuda"][0] != made["emulated"][0], "what one device's process left in the cache is taken for the other's"
+    assert made[0][0] != made[1][0], "what one device's process left in the cache is taken for the other's"
 
 
 def test_what_is_not_sealed_is_not_built(engine: FrozenKernel, tmp_path: Path) -> None:

@@ -158,7 +158,7 @@ def test_without_a_compiler_fused_chains_fall_apart_into_frozen_ones(
         def forward(self, x: Tensor) -> Tensor:
             return F.relu(x) * x + x
 
-    def refuse(*arguments: object) -> None:
+    def refuse(*arguments: object, is_emulated: bool) -> None:
         raise UnavailableError("there is no nvcc")
 
     monkeypatch.setattr("aicf.registry.handles.build_chain", refuse)
@@ -170,7 +170,7 @@ def test_without_a_compiler_fused_chains_fall_apart_into_frozen_ones(
     with pytest.raises(ChainError, match="there is no nvcc"):
         aicf.compile(nn.Sequential(Three(), nn.Softmax(), Sine()), (Tensor(X),), backend="cuda")
 
-    def find_none(*arguments: object) -> None:
+    def find_none(*arguments: object, is_emulated: bool) -> None:
         raise NotBuiltError("chain is not in the cache")
 
     monkeypatch.setattr("aicf.registry.handles.build_chain", find_none)
