@@ -22,7 +22,7 @@ from contract.errors import FrozenError
 from contract.expressions.cuda import OWN, write_chains
 from contract.expressions.tree import Chain
 from contract.files import write_atomically
-from contract.kernels import FrozenKernel
+from contract.kernels import EMULATED_HOST_EFFORT, FrozenKernel
 from contract.layout import name_symbol
 from device.settings import read_settings
 from device.toolchain import Toolchain
@@ -116,7 +116,7 @@ def _make_emulated(kernel: FrozenKernel) -> FrozenKernel:
     build = dict(kernel.manifest["build"])
     virtual = build["gencode"].partition("arch=")[2].partition(",")[0]
     build["gencode"] = f"arch={virtual},code=[{virtual}]"
-    build["flags"] = ["-O0" if _EFFORT.match(flag) else flag for flag in build["flags"]]
+    build["flags"] = [EMULATED_HOST_EFFORT if _EFFORT.match(flag) else flag for flag in build["flags"]]
     return replace(kernel, manifest=dict(kernel.manifest) | {"build": build})
 
 

@@ -29,6 +29,8 @@ REMEDY = "`python -m harness frozen verify` says more"
 # How hard the host's compiler tries: nvcc's -O is for it alone, and device code is the same with any. A launcher is checks of arguments and
 # one launch: -O3, with which older kernels were sealed, takes g++ 1.6 times as long for nothing.
 HOST_EFFORT = "-O2"
+# And where only the emulated device runs what is launched, which takes far longer than any launcher.
+EMULATED_HOST_EFFORT = "-O0"
 
 # nvcc includes <cmath> in everything, and from C++17 on that holds libstdc++'s special functions (zeta, Bessel, ...), with half of all that
 # the compilers read: a third of their time. <algorithm> has held the algorithms on ranges since C++20, and those for execution policies:

@@ -14,7 +14,7 @@ from contract.entry_points import EntryPoints
 from contract.expressions.tree import Chain
 from contract.kernels import FrozenKernel
 from contract.structs import Status
-from device import open_device
+from device import choose_device, open_device
 
 _loaded: dict[tuple[Path, str], KernelLibrary] = {}
 _lock = threading.Lock()
@@ -81,6 +81,11 @@ def load_kernel(kernel: FrozenKernel) -> KernelLibrary:
     return found
 
 
+def compile_chain(engine: FrozenKernel, chain: Chain) -> tuple[FrozenKernel, Path]:
+    """Build a chain for this process's device, which need not be open, as :func:`contract.chain_building.build_chain` does."""
+    return build_chain(engine, chain, is_emulated=choose_device().name == "emulated")
+
+
 def load_chain(engine: FrozenKernel, chain: Chain) -> KernelLibrary:
     """Return the library of a chain that no op lists, built of a frozen engine's sources unless it is in the cache; loaded once a process.
 
@@ -90,6 +95,6 @@ def load_chain(engine: FrozenKernel, chain: Chain) -> KernelLibrary:
     with _lock:
         found = _loaded.get(key)
         if found is None:
-            built = build_chain(engine, chain, is_emulated=open_device().is_emulated)
-            found = _loaded[key] = KernelLibrary.of(*built)
+            open_device()
+            found = _loaded[key] = KernelLibrary.of(*compile_chain(engine, chain))
     return found

@@ -9,15 +9,13 @@ from hashlib import sha256
 
 from aicf.errors import LaunchError
 from aicf.kernels.external import LibraryKernel
-from aicf.kernels.library import KernelLibrary, is_loaded, load_chain, load_kernel
+from aicf.kernels.library import KernelLibrary, compile_chain, is_loaded, load_chain, load_kernel
 from contract.building import NotBuiltError, build_kernel, without_compiler
 from contract.calls import Interface, Query
-from contract.chain_building import build_chain
 from contract.decision import How
 from contract.expressions.tree import Chain
 from contract.kernels import FrozenKernel
 from contract.structs import make_params
-from device import choose_device
 
 # Apart from each other, and multiples of whatever a kernel may ask for.
 _STAND_IN_BITS = 56
@@ -95,7 +93,7 @@ class KernelHandle:
         if self.chain is None:
             build_kernel(self.frozen)
         else:
-            build_chain(self.frozen, self.chain, is_emulated=choose_device().name == "emulated")
+            compile_chain(self.frozen, self.chain)
 
     def load(self) -> KernelLibrary:
         """Build the kernel from its sealed sources, unless it is in the cache, and load it. The device must be open.

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from contract.files import write_atomically
-from contract.kernels import HOST_EFFORT, WITHOUT_LARGE_HEADERS
+from contract.kernels import EMULATED_HOST_EFFORT, HOST_EFFORT, WITHOUT_LARGE_HEADERS
 from device.cubin import hash_host_code, hash_machine_code
 from device.settings import read_settings
 from device.toolchain import Toolchain
@@ -68,8 +68,7 @@ def compile_flags(loaded: LoadedOp, variant: Variant, target: Target) -> list[st
         defines |= define_variant(loaded.op, variant)
     else:
         defines |= {f"AICF_{name.upper()}": str(value) for name, value in variant.values}
-    # A launcher beside kernels that only the emulated device runs takes next to none of their time.
-    effort = HOST_EFFORT if target.has_machine_code else "-O0"
+    effort = HOST_EFFORT if target.has_machine_code else EMULATED_HOST_EFFORT
     return [
         *("-std=c++20", effort, "-lineinfo", "-DNDEBUG", "-Xptxas", "-v", "-Xcompiler", "-fPIC,-fvisibility=hidden"),
         *("-cudart", "shared", "--compress-mode=none", "-gencode", target.gencode),

@@ -73,11 +73,10 @@ struct decode_plan {
 
     template <class Kernel>
     static AicfStatus launch_kernel(Kernel kernel, const GemmBiasActParams& params, cudaStream_t stream) {
-        const auto divide_up = [](std::int64_t size, std::int64_t by) { return (size + by - 1) / by; };
         // Tiles of as many rows as divide them evenly.
-        const std::int64_t row_tiles = divide_up(params.m, t.bm);
-        const int tile_rows = static_cast<int>(divide_up(divide_up(params.m, row_tiles), 8) * 8);
-        const std::int64_t column_tiles = divide_up(params.n, t.bn);
+        const std::int64_t row_tiles = divide_up(params.m, std::int64_t{t.bm});
+        const int tile_rows = static_cast<int>(divide_up(divide_up(params.m, row_tiles), std::int64_t{8}) * 8);
+        const std::int64_t column_tiles = divide_up(params.n, std::int64_t{t.bn});
         CUtensorMap a, b;
         AICF_RETURN_IF_NOT_OK(encode_half(&a, params.dtype, params.a, params.m, params.k, params.lda, tile_rows));
         if (params.b_layout == AICF_B_NK) {
@@ -87,7 +86,7 @@ struct decode_plan {
         }
         int num_sms = 0;
         AICF_RETURN_IF_NOT_OK(count_multiprocessors(&num_sms));
-        const int splits = count_splits(row_tiles * column_tiles, divide_up(params.k, L::kTileK), num_sms);
+        const int splits = count_splits(row_tiles * column_tiles, divide_up(params.k, std::int64_t{L::kTileK}), num_sms);
         const dim3 grid(static_cast<unsigned>(splits), static_cast<unsigned>(column_tiles), static_cast<unsigned>(row_tiles));
         return launch_early(kernel, grid, L::kThreads, L::kSharedBytes, splits, stream, a, b, make_output_problem<kHalfBytes>(params),
                             static_cast<int>(params.k), tile_rows);

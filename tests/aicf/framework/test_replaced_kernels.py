@@ -158,10 +158,10 @@ def test_without_a_compiler_fused_chains_fall_apart_into_frozen_ones(
         def forward(self, x: Tensor) -> Tensor:
             return F.relu(x) * x + x
 
-    def refuse(*arguments: object, is_emulated: bool) -> None:
+    def refuse(*arguments: object) -> None:
         raise UnavailableError("there is no nvcc")
 
-    monkeypatch.setattr("aicf.registry.handles.build_chain", refuse)
+    monkeypatch.setattr("aicf.registry.handles.compile_chain", refuse)
     program = aicf.compile(Three(), (Tensor(X),), backend="cuda")
     assert [step.kernel.split("__")[1].split("_")[0] for step in program.plan.steps] == ["relu", "mul", "add"]
     np.testing.assert_allclose(program(X).numpy(), np.maximum(X, 0) * X + X, rtol=1e-6)
@@ -170,10 +170,10 @@ def test_without_a_compiler_fused_chains_fall_apart_into_frozen_ones(
     with pytest.raises(ChainError, match="there is no nvcc"):
         aicf.compile(nn.Sequential(Three(), nn.Softmax(), Sine()), (Tensor(X),), backend="cuda")
 
-    def find_none(*arguments: object, is_emulated: bool) -> None:
+    def find_none(*arguments: object) -> None:
         raise NotBuiltError("chain is not in the cache")
 
-    monkeypatch.setattr("aicf.registry.handles.build_chain", find_none)
+    monkeypatch.setattr("aicf.registry.handles.compile_chain", find_none)
     with without_compiler():
         assert len(aicf.compile(Three(), (Tensor(X),), backend="cuda").plan.steps) == 3
         with pytest.raises(NotBuiltError, match=r"elementwise/chain__\w+: not in the cache"):

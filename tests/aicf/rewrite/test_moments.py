@@ -18,6 +18,7 @@ from aicf.train import building
 from device import Device
 from device.memory import RuntimeArray
 from device.runtime import RuntimeDevice
+from tests.aicf.optimizers import make_shared_adamw
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(64, 16)).astype(np.float32), RNG.integers(0, 4, size=64)
@@ -30,10 +31,11 @@ def loss(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
 def start(model: nn.Module | None = None, backend: str = "numpy") -> Run:
     aicf.manual_seed(0)
     model = model or nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Dropout(0.2, aicf.Generator(7)), nn.Linear(32, 4))
+    optimizer: optim.Optimizer
     if backend == "numpy":
         optimizer = optim.AdamW(model.parameters(), lr=optim.cosine(1e-2, total=100, warmup=5))
-    else:  # numbers of updates are part of kernels: these have theirs from profiles/rewrite
-        optimizer = optim.AdamW(model.parameters(), lr=1e-3, eps=1e-8, weight_decay=0.1)
+    else:
+        optimizer = make_shared_adamw(model)
     return Run(aicf.compile_step(model, loss, optimizer, (Tensor(X[:16]), Tensor(Y[:16])), clip_norm=1.0, backend=backend))
 
 

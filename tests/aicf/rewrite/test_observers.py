@@ -28,6 +28,7 @@ from contract.building import list_compiled
 from device import Device
 from device.memory import RuntimeArray
 from device.runtime import RuntimeDevice
+from tests.aicf.optimizers import make_shared_adamw
 from tests.aicf.planning import without_kernels
 
 RNG = np.random.default_rng(0)
@@ -39,11 +40,6 @@ Build = Callable[[nn.Module], optim.Optimizer]
 
 def build(model: nn.Module) -> optim.Optimizer:
     return optim.AdamW(model.parameters(), lr=RATE)
-
-
-def build_shared(model: nn.Module) -> optim.Optimizer:
-    """Numbers of updates are part of kernels: on a device, tests share those of ``profiles/rewrite``, whose rate does not change."""
-    return optim.AdamW(model.parameters(), lr=1e-3, eps=1e-8, weight_decay=0.1)
 
 
 def loss(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
@@ -214,7 +210,7 @@ def test_the_old_curve_is_extrapolated_and_a_slower_step_can_be_refused() -> Non
 
 @pytest.mark.slow  # chains of observers are compiled
 def test_on_the_device_a_window_is_read_at_its_end_and_replay_goes_on(device: Device) -> None:
-    runs = [Run(make_step(backend, build=build_shared), every=2) for backend in ("cuda", "numpy")]
+    runs = [Run(make_step(backend, build=make_shared_adamw), every=2) for backend in ("cuda", "numpy")]
     batches = [(X[i : i + 16], Y[i : i + 16]) for i in range(0, 64, 16)]
     mine, theirs = ([*run.fit(batches, 5), *(o.gradient_norm for o in run.log.losses)] for run in runs)
     np.testing.assert_allclose(mine, theirs, rtol=1e-4)
@@ -245,7 +241,7 @@ def test_a_window_is_read_behind_the_next_step_where_nobody_decides(device: Devi
         (None, ["step", "step", "step", *window, "step", "step", *window, "observation"]),
         (lambda log: [], ["step", "step", *window, "step", "step", *window, "step", "observation"]),
     ):
-        run = Run(make_step(backend, build=build_shared), policy, every=2)
+        run = Run(make_step(backend, build=make_shared_adamw), policy, every=2)
         run.fit(batches, 2)
         with monkeypatch.context() as replaced:
             replaced.setattr(Step, "run", note_step)
@@ -283,7 +279,7 @@ def test_a_rewrite_that_was_built_ahead_plans_nothing_nor_does_the_next_like_it(
 
 
 def test_a_snapshot_on_the_device_waits_for_nothing_and_its_memory_is_used_again(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = Run(make_step("cuda", build=build_shared))
+    run = Run(make_step("cuda", build=make_shared_adamw))
     run.step.run((X[:16], Y[:16]))
 
     def refuse(*args: Any) -> None:
@@ -305,7 +301,7 @@ def test_a_snapshot_on_the_device_waits_for_nothing_and_its_memory_is_used_again
 
 @pytest.mark.slow  # kernels of a second width are compiled
 def test_what_closes_a_window_behind_a_rewrite_is_compiled_ahead_too(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = Run(make_step("cuda", build=build_shared), every=2)
+    run = Run(make_step("cuda", build=make_shared_adamw), every=2)
     batches = [(X[i : i + 16], Y[i : i + 16]) for i in range(0, 64, 16)]
     run.fit(batches, 2)
     built: set[str] = set()

@@ -36,10 +36,9 @@ void run_kernel(Runtime& runtime, const KernelOp& operation) {
     launch.kernel = kernel.name;
     launch.grid = operation.grid;
     launch.block = operation.block;
-    launch.cluster = operation.cluster.x != 0               ? operation.cluster
-                     : kernel.info->required_cluster.x != 0 ? kernel.info->required_cluster
-                                                            : Dim3{1, 1, 1};
-    launch.has_cluster = operation.cluster.x != 0;
+    const Dim3& asked = operation.cluster.x != 0 ? operation.cluster : kernel.info->required_cluster;
+    launch.has_cluster = asked.x != 0;
+    launch.cluster = launch.has_cluster ? asked : Dim3{1, 1, 1};
     launch.dynamic_shared_bytes = operation.dynamic_shared_bytes;
     launch.params = operation.params;
     launch.cooperative = operation.cooperative;

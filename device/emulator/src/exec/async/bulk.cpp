@@ -422,7 +422,7 @@ void Interpreter<M>::bulk(const Inst& inst, uint32_t mask) {
 template <Mode M>
 void Interpreter<M>::store_async(const Inst& inst, uint32_t lane) {
     // An H200 ends the kernel, whosever shared memory it is; a cluster of one block that was asked for is enough. PTX says nothing of it.
-    if (!is_clustered(*block_.launch))
+    if (!block_.launch->launch->has_cluster)
         misuse(lane, Finding::kNoCluster, "a GPU ends the kernel with an illegal instruction; ordinary stores serve a block that is alone");
     BulkCopy copy;
     copy.kind = BulkKind::kSharedToShared;

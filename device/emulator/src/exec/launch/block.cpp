@@ -10,11 +10,6 @@
 #include "engine.hpp"
 
 namespace aicf::emu {
-
-bool is_clustered(const LaunchState& state) {
-    return state.cluster_blocks > 1 || state.launch->has_cluster || state.image->kernel.required_cluster.x != 0;
-}
-
 namespace {
 
 // Small regions of blocks that are gone, for the next launch of the same thread: the pages of new ones are faulted in one by one, which
@@ -181,7 +176,7 @@ uint64_t special_value(const LaunchState& state, const Block& block, const Warp&
         case Special::kClusterNctaidZ: return extent(cluster, member(Special::kClusterNctaidX));
         case Special::kClusterCtarank: return block.cluster_rank;
         case Special::kClusterNctarank: return state.cluster_blocks;
-        case Special::kIsExplicitCluster: return is_clustered(state);
+        case Special::kIsExplicitCluster: return state.launch->has_cluster;
         case Special::kEnvironment1: return state.grid_workspace >> 32;
         case Special::kEnvironment2: return state.grid_workspace & 0xFFFFFFFFu;
         case Special::kDynamicSmem: return state.launch->dynamic_shared_bytes;

@@ -404,7 +404,6 @@ struct Worker {
     uint64_t matrix_products = 0;  // multiply-adds of instructions on matrices
     uint64_t progress = 0;  // changes of what warps poll for: without any, blocks that only poll are in a deadlock
 };
-bool is_clustered(const LaunchState& state);  // its clusters were asked for, be they of one block
 void run_workers(LaunchState& state, std::vector<Worker>& workers);  // until the launch ends
 std::vector<LineCounters> collect_lines(const LaunchState& state, const std::vector<Worker>& workers);
 
