@@ -101,16 +101,11 @@ struct TileWork {
     int first_step, num_steps;
 };
 
-// Which tiles begin elsewhere in k than their neighbours, and come back to its front: none, those of other rows of clusters, or of other
-// columns. Where memory is the limit and all read the large operand in step, they want the same 128 bytes of each of its rows at a time.
-enum class Apart : int { kNone, kRows, kColumns };
-
 // The tiles of D of all clusters: their number, their steps of k, and what TileOrder divides by: a whole group's tiles, the rows of the
 // last group.
 struct TileGrid {
     int num_tiles, num_steps;
     Divisor per_group, last_rows;
-    Apart apart;
 };
 
 // Of tiles of `tile_columns` columns. Sizes and the number of tiles fit an int.
@@ -120,14 +115,7 @@ inline TileGrid make_tile_grid(std::int64_t m, std::int64_t n, std::int64_t k, i
     const int rows = divide_up(m, T::bm * T::clusterm);
     const int columns = divide_up(n, tile_columns * T::clustern);
     return {rows * columns, divide_up(k, WgmmaLayout<T>::kTileK), make_divisor(std::int64_t{T::group} * columns),
-            make_divisor((rows - 1) % T::group + 1), Apart::kNone};
-}
-
-// Whether tiles begin apart along the operand of `rows` rows, where the other has `others` of them: those who begin elsewhere read the
-// other operand at other times, and it is to stay in the cache.
-inline bool begins_apart(std::int64_t rows, std::int64_t others, std::int64_t k, int item_bytes) {
-    constexpr std::int64_t kCachedBytes = 16 << 20;
-    return rows > others && others * k * item_bytes <= kCachedBytes;
+            make_divisor((rows - 1) % T::group + 1)};
 }
 
 // Which whole tile a block works on, one after the other: the cluster's number walks down `group` rows of cluster tiles before the next
@@ -205,14 +193,6 @@ __device__ __forceinline__ void copy_operand(std::uint8_t* tile, const TensorMap
     }
 }
 
-// The step of k that a tile begins with, counted from its first: spread by the golden ratio. The blocks of a cluster have one.
-template <class T>
-__device__ __forceinline__ int find_turn(const TileGrid& grid, const TileWork& tile) {
-    if (grid.apart == Apart::kNone) return 0;
-    const int number = grid.apart == Apart::kRows ? tile.row / (T::bm * T::clusterm) : tile.column / (T::count_columns(grid) * T::clustern);
-    return static_cast<int>(__umulhi(static_cast<unsigned>(number) * 0x9E3779B9u, static_cast<unsigned>(tile.num_steps)));
-}
-
 // The one thread that fills the ring.
 template <class T, bool kTransposedA, bool kTransposedB, class Order>
 __device__ __forceinline__ void produce_tiles(const TensorMap* map_a, const TensorMap* map_b, Order order, std::uint8_t* ring,
@@ -222,10 +202,8 @@ __device__ __forceinline__ void produce_tiles(const TensorMap* map_a, const Tens
     const int num_stages = L::count_stages(T::count_columns(order.grid));
     for (; order.has_next(); order.advance()) {
         const TileWork tile = order.find();
-        int turned = find_turn<T>(order.grid, tile);
         for (int step = 0; step < tile.num_steps; ++step, position.advance(num_stages)) {
-            const int k = (tile.first_step + turned) * L::kTileK;
-            turned = turned + 1 < tile.num_steps ? turned + 1 : 0;
+            const int k = (tile.first_step + step) * L::kTileK;
             const int columns = T::count_columns(order.grid);
             const int stage_bytes = L::count_stage_bytes(columns);
             std::uint8_t* tile_a = ring + position.stage * stage_bytes;

@@ -57,7 +57,6 @@ struct WgmmaPlan {
         problem.ldresidual = params.ldresidual;
         problem.m = static_cast<int>(params.m);
         problem.grid = make_tile_grid<Config>(params.m, params.n, params.k);
-        if (begins_apart(params.n, params.m, params.k, kItemBytes)) problem.grid.apart = Apart::kColumns;
         return problem;
     }
 
@@ -133,7 +132,6 @@ struct SplitPlan {
         } else {
             result->grid = split_tile_grid(make_tile_grid<Config>(rows, columns, params.k), num_clusters, kCost, kLeastSteps);
         }
-        if (begins_apart(params.n, params.m, params.k, Config::item_bytes)) result->grid.apart = kTurned ? Apart::kRows : Apart::kColumns;
         result->workspace = plan_split_workspace<Config>(result->grid, kHasSecondKernel);
         return make_ok();
     }
