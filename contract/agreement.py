@@ -94,6 +94,7 @@ def check_agreement(where: str, rows: Sequence[Row], manifests: Sequence[Row]) -
                 names.require_group(f"survey {row['arch']}: apart", bucket, len(axes.names))
             for kernel, shape in row.get("shapes", {}).items():
                 names.require(f"survey {row['arch']}: shapes/{kernel}", shape["tile"], names.sizes)
+                names.require(f"survey {row['arch']}: shapes/{kernel}: least", shape.get("least", ()), shape["tile"])
             for group in row["groups"]:
                 names.require_group(f"survey {row['arch']}", group["group"], axes.num_survey)
     for manifest in manifests:

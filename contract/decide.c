@@ -196,26 +196,64 @@ static double find_traffic(const AicfTable* t, const AicfQuery* q, const double*
     return total;
 }
 
-static void find_terms(const AicfTable* t, const AicfQuery* q, const AicfKernel* kernel, const AicfModel* model, double* terms) {
-    double tiles = 1.0, share = 1.0;
+/* Tiles of one problem: their number, the seconds of arithmetic of one, and the waves that they are worked on in. */
+typedef struct Tiles {
+    int64_t edges[AICF_MAX_SIZES];
+    double count, seconds, waves;
+} Tiles;
+
+static void count_tiles(const AicfTable* t, const AicfQuery* q, double rate, const AicfModel* model, Tiles* tiles) {
+    double count = 1.0, share = 1.0;
     for (int i = 0; i < t->num_sizes; ++i) {
-        const int64_t size = q->call.sizes[i], edge = model->edges[i];
+        const int64_t size = q->call.sizes[i], edge = tiles->edges[i];
         if (edge <= 0) continue;
         share = share * ((double)edge / (double)size);
-        tiles = tiles * (double)divide_up(size, edge);
+        count = count * (double)divide_up(size, edge);
     }
-    const double rate = q->unit < 0 ? 0.0 : kernel->flops_per_s[q->unit];
     const double tile_s = rate > 0.0 ? q->flops * share / rate : 0.0;
-    const double wave_us = tile_s * model->slots * 1e6, even = tiles / model->slots;
+    const double wave_us = tile_s * model->slots * 1e6, even = count / model->slots;
     double waves = ceil(even);
     if (model->idle_us >= 0.0 && (waves - even) * wave_us > model->idle_us) waves = even + model->idle_us / wave_us;
+    tiles->count = count;
+    tiles->seconds = tile_s;
+    tiles->waves = waves;
+}
+
+/* Gives the tiles the edge that takes the least time along a size. A tile takes as long as its edge and so much more are long: what comes
+ * along the other edge takes its time, however short this one is. */
+static void choose_edge(const AicfTable* t, const AicfQuery* q, double rate, const AicfModel* model, int size, Tiles* tiles) {
+    const int64_t kStep = 8, kMore = 80;
+    Tiles best = *tiles;
+    double least = INFINITY;
+    for (int i = 0; i < AICF_MOST_EDGES; ++i) {
+        const int64_t edge = model->edges[size] - i * kStep;
+        if (edge < model->least[size]) break;
+        Tiles each = *tiles;
+        each.edges[size] = edge;
+        count_tiles(t, q, rate, model, &each);
+        const double time = each.waves * (double)(edge + kMore);
+        if (time >= least) continue;
+        least = time;
+        best = each;
+    }
+    *tiles = best;
+}
+
+static void find_terms(const AicfTable* t, const AicfQuery* q, const AicfKernel* kernel, const AicfModel* model, double* terms) {
+    const double rate = q->unit < 0 ? 0.0 : kernel->flops_per_s[q->unit];
+    Tiles tiles;
+    memcpy(tiles.edges, model->edges, sizeof(tiles.edges));
+    count_tiles(t, q, rate, model, &tiles);
+    for (int i = 0; i < t->num_sizes; ++i) {
+        if (model->least[i] > 0) choose_edge(t, q, rate, model, i, &tiles);
+    }
     terms[0] = 1.0;
-    terms[1] = waves;
-    terms[2] = tile_s * (waves * model->slots) * 1e6;
+    terms[1] = tiles.waves;
+    terms[2] = tiles.seconds * (tiles.waves * model->slots) * 1e6;
     terms[3] = q->bytes / kernel->bytes_per_s * 1e6;
-    terms[4] = t->l2_bytes_per_s > 0.0 ? find_traffic(t, q, q->reads, model->edges) / t->l2_bytes_per_s * 1e6 : 0.0;
-    terms[5] = t->l2_bytes_per_s > 0.0 ? find_traffic(t, q, q->off_line, model->edges) / t->l2_bytes_per_s * 1e6 : 0.0;
-    terms[6] = tile_s * tiles * 1e6;
+    terms[4] = t->l2_bytes_per_s > 0.0 ? find_traffic(t, q, q->reads, tiles.edges) / t->l2_bytes_per_s * 1e6 : 0.0;
+    terms[5] = t->l2_bytes_per_s > 0.0 ? find_traffic(t, q, q->off_line, tiles.edges) / t->l2_bytes_per_s * 1e6 : 0.0;
+    terms[6] = tiles.seconds * tiles.count * 1e6;
 }
 
 void aicf_find_terms(const AicfTable* t, const AicfQuery* q, int32_t kernel, const AicfModel* models, int32_t count, double* terms) {

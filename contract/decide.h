@@ -26,6 +26,7 @@ enum {
     AICF_MAX_KERNELS = 256,
     AICF_MASK_WORDS = 4, /* of 64 bits: one bit per kernel */
     AICF_MAX_STACK = 32,
+    AICF_MOST_EDGES = 64, /* that are looked at along a size */
     AICF_NUM_TERMS = 7
 };
 
@@ -143,9 +144,11 @@ typedef struct AicfInput {
 } AicfInput;
 
 /* How a kernel's time grows with the sizes: as if `slots` tiles of such edges (0: none along that size) were worked on at once. What a
- * wave that is not full loses is `idle_us` at most (below 0: no limit). */
+ * wave that is not full loses is `idle_us` at most (below 0: no limit). Where `least` is above 0 for a size, the kernel looks for the edge
+ * along it when it is launched: from `edges` down to the least in steps of 8, AICF_MOST_EDGES at most, that whose waves take the least
+ * time. */
 typedef struct AicfModel {
-    int64_t edges[AICF_MAX_SIZES];
+    int64_t edges[AICF_MAX_SIZES], least[AICF_MAX_SIZES];
     double slots, idle_us;
 } AicfModel;
 

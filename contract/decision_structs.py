@@ -119,7 +119,7 @@ class AicfInput(ctypes.Structure):
 class AicfModel(ctypes.Structure):
     """How a kernel's time grows with the sizes."""
 
-    _fields_ = (("edges", INT64 * MAX_SIZES), ("slots", DOUBLE), ("idle_us", DOUBLE))
+    _fields_ = (("edges", INT64 * MAX_SIZES), ("least", INT64 * MAX_SIZES), ("slots", DOUBLE), ("idle_us", DOUBLE))
 
 
 # The lists of a table by field, in the header's order.

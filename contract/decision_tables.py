@@ -139,6 +139,8 @@ def make_model(names: Names, shape: Row) -> c.AicfModel:
     made = c.AicfModel(slots=float(shape["slots"]), idle_us=float(shape.get("idle_us", -1.0)))
     for name, edge in shape["tile"].items():
         made.edges[names.sizes.index(name)] = edge
+    for name, edge in shape.get("least", {}).items():
+        made.least[names.sizes.index(name)] = edge
     return made
 
 

@@ -35,6 +35,7 @@ def list_shapes(interface: Mapping[str, Any], prior: Mapping[str, Any]) -> list[
         for name in whole:
             pair = {**each["tile"], name: 2 * whole[name]}
             found.append({**each, "tile": pair, "slots": slots * factor / 2.0})
+            found.append({**each, "tile": pair, "least": {name: whole[name]}, "slots": slots * factor})
     return found
 
 

@@ -142,7 +142,10 @@ def surveys(draw: st.DrawFn, names: list[str]) -> dict[str, Any]:
     """A survey of some kernels, on some problems of the one group that there is."""
     weights = {n: draw(st.lists(st.sampled_from([0.0, 0.5, 1.0, 2.0]), min_size=5, max_size=7)) for n in names}
     tiles = st.dictionaries(st.sampled_from(SIZES), st.sampled_from([8, 64]))
-    shape = st.fixed_dictionaries({"tile": tiles, "slots": st.sampled_from([1.0, 66.0])}, optional={"idle_us": st.sampled_from([0.0, 0.5])})
+    idle = {"idle_us": st.sampled_from([0.0, 0.5])}
+    shape = st.fixed_dictionaries({"tile": tiles, "slots": st.sampled_from([1.0, 66.0])}, optional=idle).flatmap(
+        lambda made: st.just(made) if not made["tile"] else st.sampled_from([made, made | {"least": {min(made["tile"]): 8}}])
+    )
     shapes = draw(st.dictionaries(st.sampled_from(names), shape))
     timed = draw(st.lists(st.sampled_from(names), unique=True, min_size=1))
     error = st.one_of(st.none(), st.sampled_from([-0.5, 0.0, 0.25, 1.0]))

@@ -121,14 +121,26 @@ def predict_us(
     prior, cost, name = manifest["prior"], op["cost"], manifest["kernel"]
     shape = survey.get("shapes", {}).get(name, prior)
     flops, num_bytes = (find_sum(look_up(cost[key], call.attributes), call.sizes) for key in ("flops", "bytes_moved"))
-    tile = sorted(shape["tile"].items())
-    steps = {size: float(-(-call.sizes[size] // edge)) for size, edge in tile}
-    tiles, rate = math.prod(steps.values()), prior["flops_per_s"].get(look_up(cost["flop_unit"], call.attributes), math.inf)
-    tile_s = flops * math.prod(edge / call.sizes[size] for size, edge in tile) / rate
-    even, wave_us = tiles / shape["slots"], tile_s * shape["slots"] * 1e6
-    waves = float(math.ceil(even))
-    if (waves - even) * wave_us > shape.get("idle_us", math.inf):
-        waves = even + shape["idle_us"] / wave_us
+    rate = prior["flops_per_s"].get(look_up(cost["flop_unit"], call.attributes), math.inf)
+
+    def count(edges: Mapping[str, int]) -> tuple[dict[str, float], float, float]:
+        """Return the steps along each edge, the seconds of a tile, and the waves."""
+        tile = sorted(edges.items())
+        steps = {size: float(-(-call.sizes[size] // edge)) for size, edge in tile}
+        tile_s = flops * math.prod(edge / call.sizes[size] for size, edge in tile) / rate
+        even, wave_us = math.prod(steps.values()) / shape["slots"], tile_s * shape["slots"] * 1e6
+        waves = float(math.ceil(even))
+        if (waves - even) * wave_us > shape.get("idle_us", math.inf):
+            waves = even + shape["idle_us"] / wave_us
+        return steps, tile_s, waves
+
+    edges = dict(shape["tile"])
+    for size in sorted(shape.get("least", {})):
+        allowed = [shape["tile"][size] - 8 * i for i in range(64) if shape["tile"][size] - 8 * i >= shape["least"][size]]
+        if allowed:
+            edges[size] = min(allowed, key=lambda edge: count(edges | {size: edge})[2] * (edge + 80))
+    steps, tile_s, waves = count(edges)
+    tiles = math.prod(steps.values())
     traffic = off_line = 0.0
     if l2 := cost.get("l2_bytes_per_s", {}).get(manifest["arch"]):
         reads = look_up(cost["reads"], call.attributes)

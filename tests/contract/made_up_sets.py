@@ -201,7 +201,9 @@ def draw_shape(generator: random.Random, sizes: list[str]) -> Row:
     """Draw tiles of some sizes that are worked on at once: a number of them that need not be whole."""
     tile = {size: 2 ** generator.randint(0, 8) for size in generator.sample(sizes, generator.randint(0, min(3, len(sizes))))}
     idle = {"idle_us": generator.choice([0.0, 1e-4, 1.0])} if generator.random() < 0.5 else {}
-    return {"tile": tile, "slots": generator.choice([1.0, 16.5, 264.0])} | idle
+    looked_for = generator.sample(sorted(tile), min(generator.randint(0, 2), len(tile)))
+    least = {"least": {size: max(1, tile[size] // generator.choice([1, 2, 64])) for size in looked_for}} if looked_for else {}
+    return {"tile": tile, "slots": generator.choice([1.0, 16.5, 264.0])} | idle | least
 
 
 def draw_point(generator: random.Random, description: Row) -> tuple[dict[str, int], Row]:

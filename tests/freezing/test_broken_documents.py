@@ -103,7 +103,7 @@ SURVEY: dict[str, Any] = {
     "device": "NVIDIA H200",
     "record": "r",
     "weights": {KERNEL: [1.0, 2.0, 1.0, 1.0, 1.0, 0.5, 0.0]},
-    "shapes": {KERNEL: {"tile": {"n": 64}, "slots": 66.0, "idle_us": 2.0}},
+    "shapes": {KERNEL: {"tile": {"n": 64}, "slots": 66.0, "idle_us": 2.0, "least": {"n": 32}}},
     "groups": [{"group": "any/any", "kernels": [KERNEL], "points": [[64, 8, 0.5], [128, 8, None]]}],
 }
 LIBRARY: dict[str, Any] = {

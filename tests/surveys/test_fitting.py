@@ -160,6 +160,7 @@ def test_shapes_are_the_priors_and_what_blocks_may_make_of_it(frozen: FrozenOp) 
     shapes = list_shapes(interface, {"tile": {"M": 128, "N": 64}, "slots": 132})
     assert shapes[0] == {"tile": {"M": 128, "N": 64}, "slots": 132.0}
     assert {"tile": {"M": 256, "N": 64}, "slots": 66.0} in shapes and {"tile": {"M": 128, "N": 64}, "slots": 33.0} in shapes
+    assert {"tile": {"M": 256, "N": 64}, "least": {"M": 128}, "slots": 132.0} in shapes
     assert not any("idle_us" in shape for shape in shapes)
     dealt = list_shapes(interface, {"tile": {"M": 128, "N": 64, "K": 512}, "slots": 132})
     assert dealt[0]["tile"] == {"M": 128, "N": 64, "K": 512} and {"tile": {"M": 128, "N": 64}, "slots": 132.0, "idle_us": 4.0} in dealt
