@@ -6,7 +6,6 @@
 // | kernel           | idea                                                                             | reads of y and dy |
 // |------------------|----------------------------------------------------------------------------------|-------------------|
 // | naive            | a thread per row: the sum, then the result                                       | 2                 |
-// | narrow           | a thread keeps its row in registers                                              | 1                 |
 // | block_passes     | a block per row, 16 bytes an access                                              | 2                 |
 // | cluster_passes   | a cluster of 8 blocks per row, for rows that are long and few                    | 2                 |
 // | split_passes     | blocks of the whole chip per row, which meet in memory, for rows that are fewer  | 2                 |
@@ -82,32 +81,6 @@ __global__ void __launch_bounds__(kThreads) softmax_backward_naive(const Softmax
         for (int j = 0; j < row.columns; ++j) sum += row.find_term(to_float(row.dy[j]), to_float(row.y[j]), is_log);
         for (int j = 0; j < row.columns; ++j) {
             row.dx[j] = from_float<Element>(row.find_result(to_float(row.dy[j]), to_float(row.y[j]), sum, is_log));
-        }
-    });
-}
-
-// The same of rows of at most kElems columns, all of which are on their way at once.
-template <class Element, int kThreads, int kElems>
-__global__ void __launch_bounds__(kThreads) softmax_backward_narrow(const SoftmaxBackwardParams params) {
-    const std::int64_t index = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-    if (index >= params.rows) return;
-    const Row<Element> row(params, index);
-    float dy[kElems], y[kElems];
-#pragma unroll
-    for (int j = 0; j < kElems; ++j) {
-        if (j >= row.columns) break;
-        dy[j] = to_float(row.dy[j]);
-        y[j] = to_float(row.y[j]);
-    }
-    row.visit_kind([&](auto is_log) {
-        float sum = 0.0f;
-#pragma unroll
-        for (int j = 0; j < kElems; ++j) {
-            if (j < row.columns) sum += row.find_term(dy[j], y[j], is_log);
-        }
-#pragma unroll
-        for (int j = 0; j < kElems; ++j) {
-            if (j < row.columns) row.dx[j] = from_float<Element>(row.find_result(dy[j], y[j], sum, is_log));
         }
     });
 }

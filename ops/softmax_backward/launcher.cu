@@ -40,14 +40,6 @@ struct naive {
     }
 };
 
-template <class Element, auto t = kTunables>
-struct narrow {
-    static AicfStatus launch(const Params& params, cudaStream_t stream) {
-        const auto kernel = softmax_backward_narrow<Element, t.threads, t.elems>;
-        return launch_kernel(kernel, divide_up(params.rows, t.threads), t.threads, 0, stream, params);
-    }
-};
-
 template <class Element>
 struct block_passes {
     static AicfStatus launch(const Params& params, cudaStream_t stream) {

@@ -280,15 +280,6 @@ KERNELS = (
         tile=lambda t: {"rows": 1},
         min_arch=90,
     ),
-    Kernel(
-        "narrow",
-        "a thread keeps its row in registers: many rows of few columns",
-        (THREADS, ELEMS),
-        (),
-        ({"threads": 128, "elems": 8}, {"threads": 256, "elems": 8}),
-        domain=lambda t: _serve(t["elems"]),
-        tile=lambda t: {"rows": t["threads"]},
-    ),
 )
 
 
@@ -307,7 +298,7 @@ def _find_share(problem: Problem) -> Mapping[str, int] | None:
 
 def _find_team(problem: Problem) -> Variant | None:
     """Return the team that holds a row, of few rows one of many blocks; None where none does."""
-    team, half = KERNELS[5:7]
+    team, half = KERNELS[5:]
     teams = [t for t in _TEAM_SHARES if problem.sizes["columns"] <= _hold(t)]
     wide = [t for t in teams if t["team"] == _WIDEST] if problem.sizes["rows"] <= _FEW_ROWS else []
     if wide or teams:
