@@ -11,6 +11,9 @@ Examples:
   # what new variants would add, and times that choose among all
   python -m harness survey measure gemm_bias_act -v 'turned/*' \\
     --out /tmp/survey
+  # of some problems alone
+  python -m harness survey measure gemm_bias_act --where dtype=float32 \\
+    --where M=12..3000 --out /tmp/survey
   python -m harness survey fit gemm_bias_act \\
     profiles/selection/h200-survey-gemm_bias_act.json
   python -m harness survey adopt gemm_bias_act /tmp/survey/*.json
@@ -21,13 +24,15 @@ Examples:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from contract.calls import Query
 from contract.frozen_set import list_ops, read_op
 from contract.layout import find_frozen_dir
 from device import open_device
@@ -38,7 +43,7 @@ from harness.discover import find_op
 from harness.errors import ExitCode, UseError
 from harness.surveys.adoption import adopt_survey, fit_times, read_times
 from harness.surveys.candidates import open_candidates
-from harness.surveys.drawing import draw_unmeasured
+from harness.surveys.drawing import draw_unmeasured, make_filter
 from harness.surveys.page import make_page
 from harness.surveys.published_regret import HELD_OUT, judge_published, read_published_times
 from harness.surveys.records import find_folder, make_times_document, name_gpu, write_record
@@ -61,8 +66,8 @@ class Action(StrEnum):
 # What each action obeys; any other option is refused.
 _TIMED = ("OP", "--seed", "--problems", "--budget", "--out")
 _OPTIONS: dict[Action, tuple[str, ...]] = {
-    Action.MEASURE: (*_TIMED, "--variant"),
-    Action.REGRET: _TIMED,
+    Action.MEASURE: (*_TIMED, "--where", "--variant"),
+    Action.REGRET: (*_TIMED, "--where"),
     Action.FIT: ("OP", "FILE", "--arch"),
     Action.ADOPT: ("OP", "FILE", "--arch"),
     Action.RECORDED: ("OP", "--arch", "--out"),
@@ -82,6 +87,12 @@ NumProblems = Annotated[int | None, typer.Option("--problems", min=1, help=f"how
 Budget = Annotated[
     float | None, typer.Option("--budget", min=0.0, metavar="SECONDS", help=f"start no problem later than this (default: {_BUDGET_S:g})")
 ]
+Where = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--where", metavar="NAME=VALUE", help="draw such problems alone: an attribute's value, a size's, or its least..most; repeatable"
+    ),
+]
 Out = Annotated[Path | None, typer.Option("--out", metavar="FOLDER", help="where the record goes (default: profiles/selection)")]
 
 
@@ -94,6 +105,7 @@ def run(
     problems: NumProblems = None,
     budget: Budget = None,
     out: Out = None,
+    where: Where = None,
     variant: VariantNames = None,
 ) -> ExitCode:
     """Run the verb."""
@@ -105,6 +117,7 @@ def run(
         "--problems": problems,
         "--budget": budget,
         "--out": out,
+        "--where": where,
         "--variant": variant,
     }
     if stray := [name for name, value in given.items() if value is not None and name not in _OPTIONS[action]]:
@@ -123,25 +136,37 @@ def run(
         return _judge_recorded(op, arch or _ARCH, folder)
     wanted = _NUM_PROBLEMS if problems is None else problems
     budget_s = _BUDGET_S if budget is None else budget
-    return _measure(action, op, _SEEDS[action] if seed is None else seed, wanted, budget_s, folder, variant or [])
+    draw = _Draw(_SEEDS[action] if seed is None else seed, wanted, make_filter(find_op(op).op, where) if where else None)
+    return _measure(action, op, draw, budget_s, folder, variant or [])
 
 
-def _measure(action: Action, op: str, seed: int, problems: int, budget_s: float, folder: Path, variants: Sequence[str]) -> ExitCode:
+@dataclass(frozen=True)
+class _Draw:
+    """Which problems are drawn, and how many."""
+
+    seed: int
+    problems: int
+    keeps: Callable[[Query], bool] | None
+
+
+def _measure(action: Action, op: str, draw: _Draw, budget_s: float, folder: Path, variants: Sequence[str]) -> ExitCode:
     frozen = read_op(op)
     device = open_device("cuda")
     assert isinstance(device, RuntimeDevice)
     candidates = open_candidates(frozen, variants)
     kernels = FrozenKernels(device, candidates.frozen, candidates.calls)
     spec = find_op(op).op
-    drawn = draw_unmeasured(spec, kernels.core, problems, seed)
+    drawn = draw_unmeasured(spec, kernels.core, draw.problems, draw.seed, draw.keeps)
+    if not drawn:
+        raise UseError(f"--where: no problem of {op}'s population is such, that no median is known of")
     rows = time_problems(spec, kernels, Timer(device, POLICY), drawn, budget_s)
     regrets = Summary.of([row["regret"] for row in rows])
     name = "survey" if action is Action.MEASURE else "regret"
     target = folder / f"{name_gpu(device.properties.name)}-{name}-{op}.json"
-    write_record(target, make_times_document(device, op, seed, len(drawn), kernels.core.table.kernels, rows, candidates.code_hashes))
+    write_record(target, make_times_document(device, op, draw.seed, len(drawn), kernels.core.table.kernels, rows, candidates.code_hashes))
     if action is Action.MEASURE:
-        draw = seeds.NEIGHBOURS if spec.population is None else seeds.POPULATION
-        seeds.note_use(seeds.find_ledger(op), seeds.SeedUse(seed, draw, "survey", target.name))
+        source = seeds.NEIGHBOURS if spec.population is None else seeds.POPULATION
+        seeds.note_use(seeds.find_ledger(op), seeds.SeedUse(draw.seed, source, "survey", target.name))
     print(f"{target}: {len(rows)} of {len(drawn)} problems; regret of the choices: {regrets.describe()}")
     return ExitCode.DONE
 

@@ -28,6 +28,7 @@ ELSEWHERE = {
     "sweep --save": "tests/harness/test_cluster.py::test_what_makes_no_sense_is_refused",
     "model --validate": "tests/harness/test_model_validation.py::test_report_and_points_round_trip",
     "survey measure --out": "tests/surveys/test_fitting.py::test_wrong_use_of_the_verb_is_one_message",
+    "survey measure --out --where": "tests/surveys/test_timing.py::test_only_such_problems_are_drawn_as_are_asked_for",
     "survey fit": "tests/surveys/test_fitting.py::test_the_verb_fits_and_writes_nothing",
     "survey adopt": "tests/surveys/test_fitting.py::test_a_survey_comes_and_goes_with_the_history",
     "compare --drawn --publish": "tests/harness/test_drawn.py::test_drawn_problems_are_timed_recorded_and_published",

@@ -298,6 +298,10 @@ def test_nothing_timed_is_nothing_judged() -> None:
         (["report", OP], 2, "OP is not an option of survey report (its options: none)"),
         (["regret"], 2, f"survey regret needs an op: one of {', '.join(list_ops(find_frozen_dir()))}"),
         (["measure", "no_such_op"], 2, "no_such_op"),
+        (["measure", OP, "--where", "rows=3"], 2, "--where rows=3: name=value, of the sizes"),
+        (["measure", OP, "--where", "M=few"], 2, "--where M=few: a number, or least..most"),
+        (["regret", OP, "--where", "dtype=int8"], 2, "--where dtype=int8: dtype is one of"),
+        (["fit", OP, "--where", "M=3"], 2, "--where is not an option of survey fit"),
     ],
 )
 def test_wrong_use_of_the_verb_is_one_message(words: list[str], code: int, message: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -24,7 +24,7 @@ from harness.discover import find_op
 from harness.errors import FrozenUseError
 from harness.spec import SpecError
 from harness.surveys.candidates import open_candidates
-from harness.surveys.drawing import draw_unmeasured
+from harness.surveys.drawing import draw_unmeasured, make_filter
 from harness.surveys.fitting import ask
 from harness.surveys.page import describe_regret, make_page
 from harness.surveys.published_regret import ESTIMATED, HELD_OUT, judge_published, read_published_times
@@ -80,6 +80,15 @@ def test_problems_are_drawn_from_the_population_and_none_was_measured() -> None:
         assert op != "softmax" or any(q.strides["x"] != q.by_size["columns"] for q in queries)
         assert not any(core.list_exact_times(each) for each in asked) and all(each.legal for each in asked)
         assert [q.sizes for q in draw_unmeasured(find_op(op).op, core, 20, seed=3)] == [q.sizes for q in queries]
+
+
+def test_only_such_problems_are_drawn_as_are_asked_for() -> None:
+    op, core = find_op("gemm_bias_act").op, open_core(read_op("gemm_bias_act"), "sm_90a")
+    keeps = make_filter(op, ["dtype=float32", "M=12..300", "K=..4096"])
+    queries = draw_unmeasured(op, core, 5, 3, keeps)
+    assert len(queries) == 5 and {dict(q.attributes)["dtype"] for q in queries} == {"float32"}
+    assert all(12 <= q.by_size["M"] <= 300 and q.by_size["K"] <= 4096 for q in queries)
+    assert draw_unmeasured(op, core, 2, 3, make_filter(op, ["N=100000"])) == []
 
 
 def test_regret_is_of_the_chosen_kernel_against_all_that_serve(device: RuntimeDevice) -> None:
