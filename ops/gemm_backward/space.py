@@ -61,7 +61,7 @@ RING_FITS = Constraint(
     ),
 )
 # By bn: the greatest bm whose sums a thread can hold.
-_MOST_TURNED_ROWS = {64: 256, 128: 256, 192: 200, 256: 152}
+_MOST_TURNED_ROWS = {64: 256, 128: 256, 192: 192, 256: 152}
 
 
 def _count_turned_bytes(t: Values) -> int:
@@ -75,7 +75,7 @@ def _count_turned_bytes(t: Values) -> int:
 
 TURNED_SHAPES = Constraint(
     "turned_shapes",
-    "bn must be 64, 128, 192 or 256, and bm a multiple of 8, at most 256 (200 where bn is 192, 152 where it is 256)",
+    "bn must be 64, 128, 192 or 256, and bm a multiple of 8, at most 256 (192 where bn is 192, 152 where it is 256)",
     lambda t: t["bm"] % 8 == 0 and t["bm"] <= _MOST_TURNED_ROWS.get(t["bn"], 0),
 )
 TURNED_WEIGHTS = Constraint(
@@ -169,8 +169,8 @@ MINBLOCKS = Tunable("minblocks", (1, 2, 3, 4), "blocks that a multiprocessor mus
 SPLITS = Tunable("splits", (1, 2, 4, 8), "blocks of a cluster that share the k of one tile, at most")
 TILE = Tunable("tile", (16, 32), "rows and columns that a block computes, one element a thread")
 STAGES = Tunable("stages", (2, 3, 4, 5, 6, 7, 8), "tiles in the ring of shared memory; for dW wgmma has 4")
-TURNED_BM = Tunable("bm", (64, 104, 112, 152, 200, 208, 256), "rows of dZ that a block computes, at most")
-TURNED_STAGES = Tunable("stages", (4, 5, 7, 8, 10), "tiles in the ring of shared memory, where they have all rows")
+TURNED_BM = Tunable("bm", (48, 64, 104, 112, 152, 192, 208, 256), "rows of dZ that a block computes, at most")
+TURNED_STAGES = Tunable("stages", (4, 5, 6, 7, 8, 10, 14), "tiles in the ring of shared memory, where they have all rows")
 SLABS = Tunable("slabs", (2, 3, 4, 6), "parts of Z and dZ that a warp has on their way at a time")
 GROUP = Tunable("group", (1, 2, 4, 8, 16), "rows of blocks that run down together before the next column (L2 locality)")
 CLUSTERM = Tunable("clusterm", (1, 2), "blocks of a cluster one below the other, which share tiles of W by multicast")
@@ -337,10 +337,15 @@ KERNELS = (
         (TURNED_SHAPES, TURNED_WEIGHTS, TURNED_FITS),
         bind(
             TURNED_NAMES,
-            (104, 64, 10, 1, 1, 8, 128, 128, 1, 1, 0),
+            (48, 64, 14, 1, 1, 8, 128, 128, 1, 1, 0),
+            (104, 64, 10, 1, 2, 8, 128, 128, 1, 1, 0),
+            (104, 64, 10, 1, 2, 8, 128, 256, 2, 1, 0),
+            (104, 64, 10, 1, 2, 8, 128, 128, 2, 1, 1),
             (112, 128, 7, 1, 1, 8, 128, 256, 2, 1, 0),
-            (208, 128, 5, 1, 1, 8, 128, 256, 2, 1, 0),
-            (200, 192, 4, 1, 1, 8, 128, 256, 2, 1, 0),
+            (208, 64, 6, 1, 2, 8, 128, 256, 2, 1, 0),
+            (208, 128, 5, 1, 2, 8, 128, 256, 2, 1, 0),
+            (256, 128, 4, 1, 2, 8, 128, 256, 2, 1, 0),
+            (192, 192, 4, 1, 1, 8, 128, 256, 2, 1, 0),
         ),
         min_arch=90,
         domain=serve_based,
