@@ -16,6 +16,7 @@
 #include "strided_copy/packed.cuh"
 #include "strided_copy/parts.hpp"
 #include "strided_copy/pieces.cuh"
+#include "strided_copy/routed.cuh"
 #include "strided_copy/shifted.cuh"
 
 namespace aicf::strided_copy {
@@ -236,6 +237,43 @@ __global__ void __launch_bounds__(kThreads, 768 / kThreads) copy_pieces(const __
 
 // Threads that a multiprocessor should hold where each has so many accesses under way: their registers follow.
 inline constexpr int find_resident_threads(int items) { return items <= 2 ? 1536 : items <= 4 ? 1024 : 512; }
+
+// One piece: kItems accesses a thread, a block's width apart. grid: accesses by blocks.
+template <class Access, int kThreads, int kItems, int kAxes>
+__global__ void __launch_bounds__(kThreads, find_resident_threads(kItems) / kThreads)
+    copy_routed(const __grid_constant__ Route<kAxes> route) {
+    const std::uint32_t first = blockIdx.x * (kThreads * kItems) + threadIdx.x;
+    Access loaded[kItems];
+    Located at[kItems];
+#pragma unroll
+    for (int u = 0; u < kItems; ++u) {
+        const std::uint32_t number = first + u * kThreads;
+        at[u] = locate(route, number);
+        if (number < route.num_accesses) loaded[u] = reinterpret_cast<const Access*>(route.x)[at[u].x];
+    }
+#pragma unroll
+    for (int u = 0; u < kItems; ++u) {
+        if (first + u * kThreads < route.num_accesses) reinterpret_cast<Access*>(route.y)[at[u].y] = loaded[u];
+    }
+}
+
+// Pieces side by side in y's rows: y in the order of its memory. grid: accesses by blocks.
+template <class Access, int kThreads, int kItems, int kCapacity>
+__global__ void __launch_bounds__(kThreads, find_resident_threads(kItems) / kThreads)
+    copy_joined(const __grid_constant__ Join<kCapacity> join) {
+    const std::uint32_t first = blockIdx.x * (kThreads * kItems) + threadIdx.x;
+    Access loaded[kItems];
+#pragma unroll
+    for (int u = 0; u < kItems; ++u) {
+        const std::uint32_t number = first + u * kThreads;
+        if (number < join.num_accesses) loaded[u] = *find_source<Access>(join, number);
+    }
+#pragma unroll
+    for (int u = 0; u < kItems; ++u) {
+        const std::uint32_t number = first + u * kThreads;
+        if (number < join.num_accesses) reinterpret_cast<Access*>(join.y)[number] = loaded[u];
+    }
+}
 
 // Runs or rows: accesses of 2^kLogBytes, or packs of elements of as many.
 // grid: blocks of each piece, one piece after the other.

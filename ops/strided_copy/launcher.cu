@@ -8,6 +8,7 @@
 #include "strided_copy/kernels.cu"
 #include "strided_copy/parts.hpp"
 #include "strided_copy/planning.hpp"
+#include "strided_copy/routing.hpp"
 
 namespace aicf::strided_copy {
 namespace {
@@ -160,30 +161,92 @@ AicfStatus launch_alike_items(const Planned& planned, cudaStream_t stream) {
     return launch_kernel(kernel, static_cast<unsigned>(blocks), kThreads, 0, stream, plan);
 }
 
-template <Tunables t, Way kWay, int kLogBytes>
-AicfStatus launch_alike(const Planned& planned, cudaStream_t stream) {
+template <int kLogBytes>
+using AccessOf = typename Access<1 << kLogBytes>::Type;
+
+template <int kLogBytes, int kThreads, int kItems, int kAxes, class Axes>
+AicfStatus launch_route_as(const Axes& axes, int num_axes, const char* x, char* y, cudaStream_t stream) {
+    const auto route = make_route<kAxes>(axes, num_axes, x, y, kLogBytes);
+    const auto blocks = divide_up(route.num_accesses, kThreads * kItems);
+    const auto kernel = copy_routed<AccessOf<kLogBytes>, kThreads, kItems, kAxes>;
+    return launch_kernel(kernel, static_cast<unsigned>(blocks), kThreads, 0, stream, route);
+}
+
+template <int kLogBytes, int kThreads, int kItems, class Axes>
+AicfStatus launch_route_of(const Axes& axes, int num_axes, const char* x, char* y, cudaStream_t stream) {
+    constexpr int kFewAxes = 3;
+    return num_axes <= kFewAxes ? launch_route_as<kLogBytes, kThreads, kItems, kFewAxes>(axes, num_axes, x, y, stream)
+                                : launch_route_as<kLogBytes, kThreads, kItems, kMaxAxes>(axes, num_axes, x, y, stream);
+}
+
+// Axes from the innermost of y on, steps in bytes, that can be routed.
+template <Tunables t, int kLogBytes, class Axes>
+AicfStatus launch_route(const Axes* axes, int num_axes, const char* x, char* y, cudaStream_t stream) {
+    // An access that is all of the innermost axis.
+    if (axes[0].extent == 1 && num_axes > 1) return launch_route<t, kLogBytes>(axes + 1, num_axes - 1, x, y, stream);
+    std::int64_t count = 1;
+    for (int k = 0; k < num_axes; ++k) count *= axes[k].extent;
+    return count < kFewAccesses ? launch_route_of<kLogBytes, t.threads, 1>(axes, num_axes, x, y, stream)
+                                : launch_route_of<kLogBytes, t.threads, t.items>(axes, num_axes, x, y, stream);
+}
+
+template <int kLogBytes, int kThreads, int kItems, int kCapacity>
+AicfStatus launch_join(const Join<kCapacity>& join, cudaStream_t stream) {
+    const auto blocks = divide_up(join.num_accesses, kThreads * kItems);
+    const auto kernel = copy_joined<AccessOf<kLogBytes>, kThreads, kItems, kCapacity>;
+    return launch_kernel(kernel, static_cast<unsigned>(blocks), kThreads, 0, stream, join);
+}
+
+// Runs by accesses of 2^kLogBytes whose columns follow each other in y's rows; else as alike pieces go.
+template <Tunables t, int kLogBytes>
+AicfStatus launch_wide_runs(const Planned& planned, cudaStream_t stream) {
+    constexpr int kFew = 2;
+    const auto launch = [&](const auto& join) {
+        return join.num_accesses < kFewAccesses ? launch_join<kLogBytes, t.threads, 1>(join, stream)
+                                                : launch_join<kLogBytes, t.threads, t.items>(join, stream);
+    };
+    if (Join<kFew> join; make_join(planned.pieces, planned.count, &join)) return launch(join);
+    if (Join<kMaxPieces> join; make_join(planned.pieces, planned.count, &join)) return launch(join);
+    return launch_alike_items<Way::kRuns, kLogBytes, t.threads, t.items, kMaxPieces>(planned, stream);
+}
+
+template <Tunables t, int kLogBytes>
+AicfStatus launch_runs_of(const Planned& planned, cudaStream_t stream) {
+    const Piece& first = planned.pieces[0];
+    if (planned.count == 1 && first.x != nullptr && can_be_routed(first.axes, first.num_axes, kLogBytes)) {
+        return launch_route<t, kLogBytes>(first.axes, first.num_axes, first.x, first.y, stream);
+    }
+    if constexpr (kLogBytes >= kLogWide) {
+        if (planned.count > 1) return launch_wide_runs<t, kLogBytes>(planned, stream);
+    }
+    return launch_alike_items<Way::kRuns, kLogBytes, t.threads, t.items, kMaxPieces>(planned, stream);
+}
+
+template <Tunables t>
+AicfStatus launch_runs(const Planned& planned, cudaStream_t stream) {
+    switch (planned.pieces[0].log_bytes) {
+        case 0: return launch_runs_of<t, 0>(planned, stream);
+        case 1: return launch_runs_of<t, 1>(planned, stream);
+        case 2: return launch_runs_of<t, 2>(planned, stream);
+        case 3: return launch_runs_of<t, 3>(planned, stream);
+        default: return launch_runs_of<t, 4>(planned, stream);
+    }
+}
+
+template <Tunables t, int kLogBytes>
+AicfStatus launch_rows_of(const Planned& planned, cudaStream_t stream) {
+    constexpr Way kWay = Way::kRows;
     if (planned.count > 1) return launch_alike_items<kWay, kLogBytes, t.threads, t.items, kMaxPieces>(planned, stream);
     if (planned.pieces[0].num_accesses < kFewAccesses) return launch_alike_items<kWay, kLogBytes, t.threads, 1, 1>(planned, stream);
     return launch_alike_items<kWay, kLogBytes, t.threads, t.items, 1>(planned, stream);
 }
 
 template <Tunables t>
-AicfStatus launch_runs(const Planned& planned, cudaStream_t stream) {
-    switch (planned.pieces[0].log_bytes) {
-        case 0: return launch_alike<t, Way::kRuns, 0>(planned, stream);
-        case 1: return launch_alike<t, Way::kRuns, 1>(planned, stream);
-        case 2: return launch_alike<t, Way::kRuns, 2>(planned, stream);
-        case 3: return launch_alike<t, Way::kRuns, 3>(planned, stream);
-        default: return launch_alike<t, Way::kRuns, 4>(planned, stream);
-    }
-}
-
-template <Tunables t>
 AicfStatus launch_rows(const Planned& planned, cudaStream_t stream) {
     switch (planned.pieces[0].log_bytes) {
-        case 0: return launch_alike<t, Way::kRows, 0>(planned, stream);
-        case 1: return launch_alike<t, Way::kRows, 1>(planned, stream);
-        default: return launch_alike<t, Way::kRows, 2>(planned, stream);
+        case 0: return launch_rows_of<t, 0>(planned, stream);
+        case 1: return launch_rows_of<t, 1>(planned, stream);
+        default: return launch_rows_of<t, 2>(planned, stream);
     }
 }
 
@@ -264,6 +327,17 @@ Frame make_frame(const Params& p, const Part& part, int log_bytes) {
     return frame;
 }
 
+// All of y comes from x.
+template <Tunables t>
+AicfStatus launch_element_route(const Frame& frame, const char* x, char* y, int log_bytes, cudaStream_t stream) {
+    switch (log_bytes) {
+        case 0: return launch_route<t, 0>(frame.axes, frame.num_axes, x, y, stream);
+        case 1: return launch_route<t, 1>(frame.axes, frame.num_axes, x, y, stream);
+        case 2: return launch_route<t, 2>(frame.axes, frame.num_axes, x, y, stream);
+        default: return launch_route<t, 3>(frame.axes, frame.num_axes, x, y, stream);
+    }
+}
+
 template <class Element, Tunables t, int kAxes>
 AicfStatus launch_elements(const Gather& gather, cudaStream_t stream) {
     const bool are_few = gather.num_elements < kFewAccesses;
@@ -323,6 +397,9 @@ AicfStatus launch_best_way(const Params& p, cudaStream_t stream) {
     if (p.pieces == 1 && copied != nullptr) {
         const Frame frame = make_frame(p, *copied, log_bytes);
         const Gathering gathering = choose_gathering(frame, log_bytes, planned.are_alike && first.way == Way::kTiles);
+        if (gathering == Gathering::kElements && !frame.has_zeros() && can_be_routed(frame.axes, frame.num_axes, log_bytes)) {
+            return launch_element_route<t>(frame, copied->x, static_cast<char*>(p.y0), log_bytes, stream);
+        }
         if (gathering != Gathering::kNone) {
             const Gather gather = make_gather(frame, copied->x, static_cast<char*>(p.y0), log_bytes, gathering);
             return launch_gather<t>(gather, gathering, log_bytes, stream);
