@@ -14,10 +14,12 @@
 #include "strided_copy/api.hpp"
 #include "strided_copy/gathered.cuh"
 #include "strided_copy/packed.cuh"
+#include "strided_copy/panels.cuh"
 #include "strided_copy/parts.hpp"
 #include "strided_copy/pieces.cuh"
 #include "strided_copy/routed.cuh"
 #include "strided_copy/shifted.cuh"
+#include "strided_copy/slabs.cuh"
 
 namespace aicf::strided_copy {
 
@@ -299,6 +301,23 @@ template <int kItemBytes, int kThreads, int kLogLines, int kLogX, int kLogY, boo
 __global__ void __launch_bounds__(kThreads, (kItemBytes < 4 ? 1024 : 1536) / kThreads) copy_lines(const __grid_constant__ Piece p) {
     extern __shared__ __align__(16) char shared[];
     turn_lines<kItemBytes, kThreads, kLogLines, kLogX, kLogY>(p, find_part<kHasFolds>(p, static_cast<int>(blockIdx.x)), shared);
+}
+
+// Small tiles of words of one piece.
+template <int kItemBytes, int kLogX, int kLogY>
+__global__ void __launch_bounds__(kPanelThreads, find_resident_panels(kLogX)) copy_panels(const __grid_constant__ Panels p) {
+    extern __shared__ __align__(16) char shared[];
+    turn_panel<kItemBytes, kLogX, kLogY>(p, shared);
+}
+
+// Slabs of one piece. grid: slabs by blocks.
+template <class Element, int kAxes>
+__global__ void __launch_bounds__(kSlabThreads, 2048 / kSlabThreads) copy_slabs(const __grid_constant__ Slabs<kAxes> s) {
+    extern __shared__ __align__(16) char shared[];
+    const std::uint32_t first_word = blockIdx.x * s.block_words;
+    const std::uint32_t num_words = min(s.block_words, s.num_words - first_word);
+    read_slabs(s, first_word, num_words, shared);
+    write_slabs<Element>(s, first_word, num_words, shared);
 }
 
 // kItems packs of y a thread, a block's width apart. grid: packs by blocks.

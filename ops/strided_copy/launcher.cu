@@ -9,6 +9,7 @@
 #include "strided_copy/parts.hpp"
 #include "strided_copy/planning.hpp"
 #include "strided_copy/routing.hpp"
+#include "strided_copy/slabbing.hpp"
 
 namespace aicf::strided_copy {
 namespace {
@@ -256,35 +257,39 @@ AicfStatus launch_lines_as(const Piece& piece, cudaStream_t stream) {
     return launch_kernel(kernel, static_cast<unsigned>(piece.num_blocks), kThreads, count_packed_bytes(kLogLines), stream, piece);
 }
 
-// Few lines are short work: the code for one pair of widths is what must come from memory.
-template <int kItemBytes, int kThreads, int kLogX>
-AicfStatus launch_few_lines_from(const Piece& piece, cudaStream_t stream) {
-    constexpr int kLogLines = find_log_few_lines(kThreads);
-    if (piece.log_y == 4) return launch_lines_as<kItemBytes, kThreads, kLogLines, kLogX, 4>(piece, stream);
-    if constexpr (kItemBytes <= 4) {
-        if (piece.log_y == 2) return launch_lines_as<kItemBytes, kThreads, kLogLines, kLogX, 2>(piece, stream);
-    }
-    if constexpr (kItemBytes <= 2) {
-        if (piece.log_y < 2) return launch_lines_as<kItemBytes, kThreads, kLogLines, kLogX, 0>(piece, stream);
-    }
-    return launch_lines_as<kItemBytes, kThreads, kLogLines, kLogX, 3>(piece, stream);
+// Small tiles are short work: the code for one pair of widths is what must come from memory.
+template <int kItemBytes, int kLogX, int kLogY>
+AicfStatus launch_panels_as(const Panels& panels, dim3 grid, cudaStream_t stream) {
+    return launch_kernel(copy_panels<kItemBytes, kLogX, kLogY>, grid, kPanelThreads, count_packed_bytes(kLogPanelLines), stream, panels);
 }
 
-template <int kItemBytes, int kThreads>
-AicfStatus launch_few_lines(const Piece& piece, cudaStream_t stream) {
-    if (piece.log_x == 4) return launch_few_lines_from<kItemBytes, kThreads, 4>(piece, stream);
+template <int kItemBytes, int kLogX>
+AicfStatus launch_panels_from(const Panels& panels, dim3 grid, int log_y, cudaStream_t stream) {
+    if (log_y == 4) return launch_panels_as<kItemBytes, kLogX, 4>(panels, grid, stream);
     if constexpr (kItemBytes <= 4) {
-        if (piece.log_x == 2) return launch_few_lines_from<kItemBytes, kThreads, 2>(piece, stream);
+        if (log_y == 2) return launch_panels_as<kItemBytes, kLogX, 2>(panels, grid, stream);
     }
     if constexpr (kItemBytes <= 2) {
-        if (piece.log_x < 2) return launch_few_lines_from<kItemBytes, kThreads, 0>(piece, stream);
+        if (log_y < 2) return launch_panels_as<kItemBytes, kLogX, 0>(panels, grid, stream);
     }
-    return launch_few_lines_from<kItemBytes, kThreads, 3>(piece, stream);
+    return launch_panels_as<kItemBytes, kLogX, 3>(panels, grid, stream);
+}
+
+template <int kItemBytes>
+AicfStatus launch_panels(const Panels& panels, dim3 grid, const Piece& piece, cudaStream_t stream) {
+    if (piece.log_x == 4) return launch_panels_from<kItemBytes, 4>(panels, grid, piece.log_y, stream);
+    if constexpr (kItemBytes <= 4) {
+        if (piece.log_x == 2) return launch_panels_from<kItemBytes, 2>(panels, grid, piece.log_y, stream);
+    }
+    if constexpr (kItemBytes <= 2) {
+        if (piece.log_x < 2) return launch_panels_from<kItemBytes, 0>(panels, grid, piece.log_y, stream);
+    }
+    return launch_panels_from<kItemBytes, 3>(panels, grid, piece.log_y, stream);
 }
 
 // Folded axes are short, and mostly allow the narrowest accesses on both sides.
 template <int kItemBytes, int kThreads>
-AicfStatus launch_few_folded_lines(const Piece& piece, cudaStream_t stream) {
+AicfStatus launch_few_lines(const Piece& piece, cudaStream_t stream) {
     constexpr int kLogLines = find_log_few_lines(kThreads), kNarrow = kItemBytes == 8 ? 3 : kItemBytes == 4 ? 2 : 0;
     constexpr int kMost = kNarrow == 0 ? 1 : kNarrow;
     if (piece.log_x <= kMost && piece.log_y <= kMost) {
@@ -297,8 +302,10 @@ template <int kItemBytes, int kThreads>
 AicfStatus launch_lines_with(const Piece& piece, cudaStream_t stream) {
     const bool has_folds = piece.down.step != 0 || piece.across.step != 0;
     if (piece.log_lines != kLogMostLines) {
-        return has_folds ? launch_few_folded_lines<kItemBytes, kThreads>(piece, stream)
-                         : launch_few_lines<kItemBytes, kThreads>(piece, stream);
+        Panels panels;
+        dim3 grid;
+        return make_panels(piece, &panels, &grid) ? launch_panels<kItemBytes>(panels, grid, piece, stream)
+                                                  : launch_few_lines<kItemBytes, kThreads>(piece, stream);
     }
     const bool is_wide = piece.log_x == 4 && piece.log_y == 4;
     return is_wide && !has_folds ? launch_lines_as<kItemBytes, kThreads, kLogMostLines, 4, 4>(piece, stream)
@@ -377,6 +384,31 @@ AicfStatus launch_gather(const Gather& gather, Gathering gathering, int log_byte
     }
 }
 
+template <class Element>
+AicfStatus launch_slabs_of(const SlabPlan& plan, const char* x, char* y, cudaStream_t stream) {
+    constexpr int kFewAxes = 3;
+    const auto launch = [&]<int kAxes>(const Slabs<kAxes>& slabs) {
+        const auto blocks = static_cast<unsigned>(divide_up(plan.total_bytes, plan.block_bytes));
+        return launch_kernel(copy_slabs<Element, kAxes>, blocks, kSlabThreads, plan.shared_bytes, stream, slabs);
+    };
+    return plan.num_axes <= kFewAxes ? launch(make_slabs<kFewAxes>(plan, x, y)) : launch(make_slabs<kMaxAxes>(plan, x, y));
+}
+
+AicfStatus launch_slabs(const SlabPlan& plan, const char* x, char* y, int log_bytes, cudaStream_t stream) {
+    switch (log_bytes) {
+        case 0: return launch_slabs_of<std::uint8_t>(plan, x, y, stream);
+        case 1: return launch_slabs_of<std::uint16_t>(plan, x, y, stream);
+        case 2: return launch_slabs_of<std::uint32_t>(plan, x, y, stream);
+        default: return launch_slabs_of<std::uint64_t>(plan, x, y, stream);
+    }
+}
+
+// Tiles that would be of elements, of folded axes, or of lines that begin between words.
+bool are_poor_tiles(const Piece& piece) {
+    if (piece.way != Way::kPacked) return piece.way == Way::kTiles;
+    return piece.down.step != 0 || piece.across.step != 0 || std::min(piece.log_x, piece.log_y) < 2;
+}
+
 // The part that has an x, or null: a piece may be outside of its whole.
 const Part* find_copied(const Parts& parts) {
     for (int i = 0; i < parts.count; ++i) {
@@ -396,13 +428,20 @@ AicfStatus launch_best_way(const Params& p, cudaStream_t stream) {
     const Part* copied = find_copied(parts);
     if (p.pieces == 1 && copied != nullptr) {
         const Frame frame = make_frame(p, *copied, log_bytes);
-        const Gathering gathering = choose_gathering(frame, log_bytes, planned.are_alike && first.way == Way::kTiles);
+        char* const y = static_cast<char*>(p.y0);
+        Gathering gathering = choose_gathering(frame, log_bytes, false);
+        if (gathering == Gathering::kNone && planned.are_alike && are_poor_tiles(first)) {
+            SlabPlan slabs;
+            if (plan_slabs(frame, copied->x, y, std::int64_t{1} << log_bytes, &slabs)) {
+                return launch_slabs(slabs, copied->x, y, log_bytes, stream);
+            }
+            gathering = choose_gathering(frame, log_bytes, first.way == Way::kTiles);
+        }
         if (gathering == Gathering::kElements && !frame.has_zeros() && can_be_routed(frame.axes, frame.num_axes, log_bytes)) {
-            return launch_element_route<t>(frame, copied->x, static_cast<char*>(p.y0), log_bytes, stream);
+            return launch_element_route<t>(frame, copied->x, y, log_bytes, stream);
         }
         if (gathering != Gathering::kNone) {
-            const Gather gather = make_gather(frame, copied->x, static_cast<char*>(p.y0), log_bytes, gathering);
-            return launch_gather<t>(gather, gathering, log_bytes, stream);
+            return launch_gather<t>(make_gather(frame, copied->x, y, log_bytes, gathering), gathering, log_bytes, stream);
         }
     }
     if (are_runs) return launch_runs<t>(planned, stream);

@@ -33,7 +33,7 @@ struct Route {
 };
 
 // A range of y's columns, in accesses: the piece that it is from, as if that had all columns.
-struct Source {
+struct JoinedPiece {
     const char* x;
     std::uint32_t row_step;
     std::uint32_t first;  // of its columns; no column of y is as far as that of a source that is not there
@@ -46,7 +46,7 @@ struct Join {
     std::uint32_t num_accesses;
     std::uint32_t width;  // of y's rows
     std::uint32_t multiplier, shift;
-    Source sources[kCapacity];
+    JoinedPiece sources[kCapacity];
 };
 
 #ifdef __CUDACC__
@@ -76,7 +76,7 @@ __device__ __forceinline__ const Access* find_source(const Join<kCapacity>& join
     std::uint32_t row_step = join.sources[0].row_step;
 #pragma unroll
     for (int i = 1; i < kCapacity; ++i) {
-        const Source& source = join.sources[i];
+        const JoinedPiece& source = join.sources[i];
         x = column >= source.first ? source.x : x;
         row_step = column >= source.first ? source.row_step : row_step;
     }
