@@ -13,6 +13,7 @@
 
 #include "strided_copy/api.hpp"
 #include "strided_copy/gathered.cuh"
+#include "strided_copy/margins.cuh"
 #include "strided_copy/packed.cuh"
 #include "strided_copy/panels.cuh"
 #include "strided_copy/parts.hpp"
@@ -318,6 +319,29 @@ __global__ void __launch_bounds__(kSlabThreads, 2048 / kSlabThreads) copy_slabs(
     const std::uint32_t num_words = min(s.block_words, s.num_words - first_word);
     read_slabs(s, first_word, num_words, shared);
     write_slabs<Element>(s, first_word, num_words, shared);
+}
+
+// kItems pairs of y a thread, a block's width apart. grid: pairs by blocks.
+template <class Element, int kThreads, int kItems, int kOuter>
+__global__ void __launch_bounds__(kThreads, find_resident_threads(kItems) / kThreads)
+    copy_margins(const __grid_constant__ Margins<kOuter> m) {
+    using Both = typename Access<2 * sizeof(Element)>::Type;
+    const std::uint32_t first = blockIdx.x * (kThreads * kItems) + threadIdx.x;
+    Element loaded[kItems][2];
+#pragma unroll
+    for (int u = 0; u < kItems; ++u) {
+        const std::uint32_t number = first + u * kThreads;
+        const Pair pair = find_pair(m, number);
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+            loaded[u][e] = pair.is_inside[e] ? reinterpret_cast<const Element*>(m.x)[pair.at + e] : Element{};
+        }
+    }
+#pragma unroll
+    for (int u = 0; u < kItems; ++u) {
+        const std::uint32_t number = first + u * kThreads;
+        if (number < m.num_pairs) reinterpret_cast<Both*>(m.y)[number] = lay_pair(loaded[u][0], loaded[u][1]);
+    }
 }
 
 // kItems packs of y a thread, a block's width apart. grid: packs by blocks.

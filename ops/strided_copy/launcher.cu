@@ -362,6 +362,26 @@ AicfStatus launch_packs(const Gather& gather, cudaStream_t stream) {
     return launch_kernel(kernel, static_cast<unsigned>(blocks), t.threads, 0, stream, gather);
 }
 
+template <class Element, Tunables t, int kOuter>
+AicfStatus launch_margins_of(const Margins<kOuter>& margins, cudaStream_t stream) {
+    // Below, several to a thread would leave multiprocessors without a block.
+    constexpr std::uint32_t kFewPairs = 1 << 16;
+    const bool are_few = margins.num_pairs < kFewPairs;
+    const auto kernel = are_few ? copy_margins<Element, t.threads, 1, kOuter> : copy_margins<Element, t.threads, t.items, kOuter>;
+    const auto blocks = divide_up(margins.num_pairs, t.threads * (are_few ? 1 : t.items));
+    return launch_kernel(kernel, static_cast<unsigned>(blocks), t.threads, 0, stream, margins);
+}
+
+template <Tunables t, int kOuter>
+AicfStatus launch_margins(const Margins<kOuter>& margins, int log_bytes, cudaStream_t stream) {
+    switch (log_bytes) {
+        case 0: return launch_margins_of<std::uint8_t, t>(margins, stream);
+        case 1: return launch_margins_of<std::uint16_t, t>(margins, stream);
+        case 2: return launch_margins_of<std::uint32_t, t>(margins, stream);
+        default: return launch_margins_of<std::uint64_t, t>(margins, stream);
+    }
+}
+
 template <class Element, Tunables t>
 AicfStatus launch_gather_of(const Gather& gather, Gathering gathering, cudaStream_t stream) {
     constexpr int kFewAxes = 3;
@@ -439,6 +459,11 @@ AicfStatus launch_best_way(const Params& p, cudaStream_t stream) {
         }
         if (gathering == Gathering::kElements && !frame.has_zeros() && can_be_routed(frame.axes, frame.num_axes, log_bytes)) {
             return launch_element_route<t>(frame, copied->x, y, log_bytes, stream);
+        }
+        if (gathering != Gathering::kNone && frame.has_zeros()) {
+            // Rows, and what they are inside of.
+            if (Margins<2> few; make_margins(frame, copied->x, y, log_bytes, &few)) return launch_margins<t>(few, log_bytes, stream);
+            if (Margins<kMaxAxes> all; make_margins(frame, copied->x, y, log_bytes, &all)) return launch_margins<t>(all, log_bytes, stream);
         }
         if (gathering != Gathering::kNone) {
             return launch_gather<t>(make_gather(frame, copied->x, y, log_bytes, gathering), gathering, log_bytes, stream);
