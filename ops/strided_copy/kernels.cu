@@ -7,8 +7,9 @@
 // | merged   | axes in the order of y's memory, merged where both sides allow; accesses as wide as both sides allow          |
 // | turned   | the same, and pieces whose innermost axes differ go through tiles in shared memory                            |
 // | packed   | the same, tiles by words (packed.cuh); rows that begin anywhere by shifted words (shifted.cuh)                |
-// | gathered | a kernel per way, for launches that have one; small tiles for small pieces; one piece in a dense y, zeros     |
-// |          | around it or not, by packs of y or by elements (gathered.cuh); tiles by words of 8 bytes                      |
+// | gathered | a kernel per way, for launches that have one, of few instructions and parameters where little moves: runs and |
+// |          | joined rows (routed.cuh), small tiles (panels.cuh), slabs (slabs.cuh); one piece in a dense y by packs of y or|
+// |          | by elements (gathered.cuh), zeros around it by pairs (margins.cuh)                                            |
 #include <cstdint>
 
 #include "strided_copy/api.hpp"
