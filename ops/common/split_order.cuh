@@ -55,8 +55,8 @@ inline int count_resident_clusters(int num_multiprocessors, int size) {
     return std::max(num_multiprocessors * usable / (100 * size), 1);
 }
 
-// The same where `per_multiprocessor` blocks fit a multiprocessor: by the groups of 132, as the counts above have them (66 twos, 30 fours,
-// 14 eights). Of another number, groups of 16 are certain.
+// The same where `per_multiprocessor` blocks fit a multiprocessor. Of the groups of 132 that have the counts above (66 twos, 30 fours, 14
+// eights) these hold the fewest clusters of other sizes. Of another number, groups of 16 are certain.
 inline int count_resident_clusters(int num_multiprocessors, int size, int per_multiprocessor) {
     if (size == 1) return num_multiprocessors * per_multiprocessor;
     if (num_multiprocessors != 132) return std::max(num_multiprocessors / 16 * (16 * per_multiprocessor / size), 1);

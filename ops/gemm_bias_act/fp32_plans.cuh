@@ -122,11 +122,19 @@ struct boxed_plan {
 
 template <Tunables t>
 struct boxed_evenly_plan {
-    static constexpr int kThreads = t.minblocks > 1 ? 128 : 256;
+    static constexpr int kThreads = 128;
     static constexpr int kMostRows = t.bm / 8, kLeastRows = t.bm / 16;  // of a thread
 
+    // Where fewer rows, or no B that is transposed, leave room, the ring has more stages.
+    static constexpr int count_stages(int rows, bool turns_b) {
+        constexpr int kPadding = kVectorElems;
+        constexpr int kElems = t.stages * (t.bm + t.bn) * t.bk + 2 * t.bk * (t.bm + t.bn + 2 * kPadding);
+        const int turned = 2 * t.bk * (rows + kPadding + (turns_b ? t.bn + kPadding : 0));
+        return (kElems - turned) / ((rows + t.bn) * t.bk);
+    }
+
     template <int kThreadM, bool kTurnsB>
-    using Layout = EvenLayout<kThreadM, t.bn, t.bk, t.stages, kThreads / t.bn, t.splits, kTurnsB>;
+    using Layout = EvenLayout<kThreadM, t.bn, t.bk, count_stages(kThreadM * 8, kTurnsB), kThreads / t.bn, t.splits, kTurnsB>;
 
     struct Shape {
         int thread_rows, splits;
@@ -160,7 +168,9 @@ struct boxed_evenly_plan {
         const std::int64_t num_steps = divide_up(params.k, std::int64_t{t.bk});
         Shape best = {kMostRows, 1};
         double least = estimate_cycles(params.m, params.n, params.k, best, num_sms);
+        const auto count_row_tiles = [&](int rows) { return divide_up(params.m, std::int64_t{rows} * 8); };
         for (int rows = kMostRows; rows >= kLeastRows; --rows) {
+            if (rows > kLeastRows && count_row_tiles(rows - 1) == count_row_tiles(rows)) continue;  // fewer rows are as many tiles
             for (int splits = 1; splits <= t.splits && splits * 2 <= std::max<std::int64_t>(num_steps, 2); ++splits) {
                 const double cycles = estimate_cycles(params.m, params.n, params.k, {rows, splits}, num_sms);
                 if (cycles < least) {

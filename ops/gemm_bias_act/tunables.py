@@ -204,31 +204,28 @@ BOXED_SHARED = Constraint(
 )
 
 
-def _count_evenly_threads(t: Values) -> int:
-    return 128 if t["minblocks"] > 1 else 256
+_EVENLY_THREADS = 128
 
 
 def _count_evenly_bytes(t: Values) -> int:
     """Return a ring, and two transposed tiles of A and of B, or the sums of all blocks of a cluster in their place, and barriers."""
     loop = t["stages"] * (t["bm"] + t["bn"]) * t["bk"] + 2 * t["bk"] * (t["bm"] + 4 + t["bn"] + 4)
-    sums = (t["bm"] // 4 + t["splits"] - 1) * _count_evenly_threads(t) * 4
-    return FLOAT_BYTES * max(loop, sums) + 8 * (t["stages"] + 1)
+    sums = (t["bm"] // 4 + t["splits"] - 1) * _EVENLY_THREADS * 4
+    return FLOAT_BYTES * max(loop, sums) + 8 * 16
 
 
 def _passes_fit_steps(t: Values) -> bool:
     """Say whether a slice of a stage has a step of k for each pass of the threads over the tiles that they transpose."""
-    threads = _count_evenly_threads(t)
-    if t["bk"] not in (16, 32) or threads % t["bn"] or threads // 32 % (t["bk"] // 8):
+    if t["bk"] not in (16, 32) or _EVENLY_THREADS % t["bn"] or _EVENLY_THREADS // 32 % (t["bk"] // 8):
         return False
-    rows = threads // 32 // (t["bk"] // 8) * 16
-    steps = t["bk"] * t["bn"] // threads
+    rows = _EVENLY_THREADS // 32 // (t["bk"] // 8) * 16
+    steps = t["bk"] * t["bn"] // _EVENLY_THREADS
     return steps % 2 == 0 and -(-t["bm"] // rows) + -(-t["bn"] // rows) <= steps
 
 
 BOXED_EVENLY_SHAPES = Constraint(
     "boxed_evenly_shapes",
-    "bm must be 64 or 128, bk 16 or 32, bn a divisor of the block's 128 threads (256 where minblocks is 1), and a slice's steps of k as "
-    "many as the passes over tiles that are transposed",
+    "bm must be 64 or 128, bk 16 or 32, bn a divisor of 128, and a slice's steps of k as many as the passes over tiles that are transposed",
     lambda t: t["bm"] in (64, 128) and _passes_fit_steps(t),
 )
 BOXED_EVENLY_FITS = Constraint(
@@ -237,7 +234,7 @@ BOXED_EVENLY_FITS = Constraint(
     "minblocks times, and bm sums of a thread beside its fragments and 32 more registers",
     lambda t: (
         t["minblocks"] * (_count_evenly_bytes(t) + 1024) <= MAX_SHARED_BYTES + 1024
-        and t["bm"] + 2 * (t["bm"] // 8 + 8) + 32 <= min(MAX_REGISTERS, REGISTERS_PER_SM // (_count_evenly_threads(t) * t["minblocks"]))
+        and t["bm"] + 2 * (t["bm"] // 8 + 8) + 32 <= min(MAX_REGISTERS, REGISTERS_PER_SM // (_EVENLY_THREADS * t["minblocks"]))
     ),
 )
 _SKINNY_THREADS = 256
