@@ -1,9 +1,8 @@
 // boxed for tens to hundreds of rows of A, and for last waves that are short: tiles of as many rows as take the least time, 8 by 8, and k
-// split over as many blocks of a cluster as run at once. Groups of warps (slices) share a stage's k where one block has a multiprocessor.
+// split over as many blocks of a cluster as run at once. Groups of warps (slices) share the k of a stage where tiles are narrow.
 //
-// Shared memory is what small tiles wait for: 16-byte reads take half of its time where lanes i and i ^ 1, or i and i ^ 2, want the same
-// address, so that rows and columns of a warp's tile lie in this order among its lanes; tiles are transposed without conflicts, from boxes
-// that the copy engine swizzles, a part of them between any two steps of k.
+// Shared memory is what small tiles wait for. So tiles are transposed without conflicts, from boxes that the copy engine swizzles, a part
+// of them between any two steps of k.
 #pragma once
 
 #include <cuda.h>
@@ -12,6 +11,7 @@
 
 #include "common/cluster.cuh"
 #include "common/cluster_stores.cuh"
+#include "common/ffma_tiles.cuh"
 #include "common/mbarrier.cuh"
 #include "common/programmatic.cuh"
 #include "common/tensor_copy.cuh"
@@ -22,13 +22,10 @@ namespace aicf::gemm_bias_act {
 // A warp's tile: 8 lanes of kThreadM rows by 4 lanes of 8 columns, in patches of four, what is left of a lane's rows in one of two and one
 // of one.
 template <int kThreadM>
-struct PairedLanes {
+struct EvenWarp {
     static constexpr int kRowLanes = 8, kThreadN = 8, kColumns = 32;
     static constexpr int kRows = kRowLanes * kThreadM;
-
-    // Lanes i and i ^ 1 have the same rows, i and i ^ 2 the same columns.
-    __device__ static int find_row_lane(int lane) { return lane / 2 % 2 + lane / 8 * 2; }
-    __device__ static int find_column(int lane) { return (lane % 2 + lane / 4 % 2 * 2) * kVectorElems; }
+    using Lanes = PairedLanes<kRowLanes, 32 / kRowLanes>;
 
     __host__ __device__ static constexpr int find_patch(int i) {
         if (i < kThreadM / 4 * 4) return 4;
@@ -113,10 +110,10 @@ template <int kThreadM_, int kTileN_, int kTileK_, int kNumStages_, int kSlices_
 struct EvenLayout {
     static constexpr int kThreadM = kThreadM_, kTileN = kTileN_, kTileK = kTileK_, kNumStages = kNumStages_, kSlices = kSlices_;
     static constexpr bool kTurnsB = kTurnsB_;
-    using Lanes = PairedLanes<kThreadM>;
-    static constexpr int kThreadN = Lanes::kThreadN;
-    static constexpr int kTileM = Lanes::kRows;
-    static constexpr int kSliceThreads = kTileN / Lanes::kColumns * 32;
+    using Warp = EvenWarp<kThreadM>;
+    static constexpr int kThreadN = Warp::kThreadN;
+    static constexpr int kTileM = Warp::kRows;
+    static constexpr int kSliceThreads = kTileN / Warp::kColumns * 32;
     static constexpr int kThreads = kSlices * kSliceThreads;
     static constexpr int kSliceK = kTileK / kSlices;
     using TurnerA = SwizzledTurner<kTileM, kTileK, kThreads>;
@@ -146,7 +143,7 @@ template <class L, int kGroup, int kMinBlocks>
 __global__ void __launch_bounds__(L::kThreads, kMinBlocks)
     multiply_boxed_evenly(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b, const Gemm gemm,
                           const int splits) {
-    using Lanes = typename L::Lanes;
+    using Warp = typename L::Warp;
     extern __shared__ __align__(1024) std::uint8_t even_shared[];
     float* const ring = reinterpret_cast<float*>(even_shared);
     float* const transposed = ring + L::kRingElems;
@@ -179,8 +176,8 @@ __global__ void __launch_bounds__(L::kThreads, kMinBlocks)
 
     const int slice = thread / L::kSliceThreads;
     const int lane = thread % 32;
-    const int row_lane = Lanes::find_row_lane(lane);
-    const int column = thread % L::kSliceThreads / 32 * Lanes::kColumns + Lanes::find_column(lane);
+    const int row_lane = Warp::Lanes::find_row(lane);
+    const int column = thread % L::kSliceThreads / 32 * Warp::kColumns + Warp::Lanes::find_column(lane) * kVectorElems;
     const typename L::TurnerA turner_a(thread);
     const typename L::TurnerB turner_b(thread);
     float4 chunk = {};
@@ -205,8 +202,8 @@ __global__ void __launch_bounds__(L::kThreads, kMinBlocks)
     const auto load_fragments = [&](const float* turned, const float* stage, int k, int buffer) {
         const float* tile_b = (L::kTurnsB ? turned + L::TurnerA::kElems : stage + L::kElemsA) + column;
         const int step = slice * L::kSliceK + k;
-        Lanes::load_rows(turned + step * L::TurnerA::kPitch, row_lane, fragment_a[buffer]);
-        load_fragment<L::kThreadN, Lanes::kColumns / 2>(tile_b + step * L::kPitchB, fragment_b[buffer]);
+        Warp::load_rows(turned + step * L::TurnerA::kPitch, row_lane, fragment_a[buffer]);
+        load_fragment<L::kThreadN, Warp::kColumns / 2>(tile_b + step * L::kPitchB, fragment_b[buffer]);
     };
 
     const float* stage = ring;
@@ -302,8 +299,8 @@ __global__ void __launch_bounds__(L::kThreads, kMinBlocks)
             total = {total.x + other.x, total.y + other.y, total.z + other.z, total.w + other.w};
         }
         const int group = own * splits + rank;
-        const int row = origin.row + Lanes::find_row(row_lane, group / 2);
-        const int first_column = origin.column + column + group % 2 * (Lanes::kColumns / 2);
+        const int row = origin.row + Warp::find_row(row_lane, group / 2);
+        const int first_column = origin.column + column + group % 2 * (Warp::kColumns / 2);
         if (row < gemm.m && first_column < gemm.n) store_vector_or_elements(gemm, row, first_column, total);
     }
 }
