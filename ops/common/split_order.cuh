@@ -55,6 +55,14 @@ inline int count_resident_clusters(int num_multiprocessors, int size) {
     return std::max(num_multiprocessors * usable / (100 * size), 1);
 }
 
+// The same where `per_multiprocessor` blocks fit a multiprocessor. Of the groups of 132 that have the counts above (66 twos, 30 fours, 14
+// eights) these hold the fewest clusters of other sizes. Of another number, groups of 16 are certain.
+inline int count_resident_clusters(int num_multiprocessors, int size, int per_multiprocessor) {
+    if (size == 1) return num_multiprocessors * per_multiprocessor;
+    if (num_multiprocessors != 132) return std::max(num_multiprocessors / 16 * (16 * per_multiprocessor / size), 1);
+    return 4 * (18 * per_multiprocessor / size) + 2 * (16 * per_multiprocessor / size) + 2 * (14 * per_multiprocessor / size);
+}
+
 // Splits the tiles of the last wave and of the one before it, where the last one is so short that this gains more than it costs.
 // `num_clusters` run at a time; each of them gets `least_steps` steps or more, or fewer take part.
 inline SplitGrid split_tile_grid(const TileGrid& grid, int num_clusters, JoinCost cost = {kJoinSteps}, int least_steps = 1) {
