@@ -150,16 +150,18 @@ def test_tiles_of_even_rows_have_the_bits_of_whole_ones(device: Device, open_ker
 @pytest.mark.slow
 @pytest.mark.parametrize("layout", ["nk", "kn"])
 def test_tiles_of_any_rows_that_boxed_evenly_may_take_are_right(device: Device, open_kernel: Open, layout: str) -> None:
-    """From half of bm to bm, 8 by 8: one tile of each, its k in as many blocks as it is deep enough for."""
-    for rows, depth in ((1, 4), (32, 16), (33, 36), (48, 100), (56, 96), (64, 160), (65, 132), (127, 260)):
+    """Tall tiles are taken where those of half the rows would be another wave; few tiles are low, their k in as many blocks as it has."""
+    many = 64 * 4 * 132  # columns of as many tiles as run at once
+    low = ((1, 100, 4), (32, 100, 16), (33, 100, 36), (65, 100, 132), (127, 100, 260))
+    for rows, columns, depth in (*low, *((rows, many, 4) for rows in (40, 48, 56, 64))):
         attributes = {"b_layout": layout, "with_bias": True, "with_residual": True, "save_z": True, "act": "gelu_tanh"}
-        problem = Problem({"M": rows, "N": 100, "K": depth}, attributes)
+        problem = Problem({"M": rows, "N": columns, "K": depth}, attributes)
         inputs = make_inputs(OP, problem, "normal")
         exact = {name: values.astype(np.float64) for name, values in inputs.items()}
         expected = OP.reference(exact, problem)
         bounds = OP.tolerance(exact, expected, problem)
         for name, values in UNDER_TEST.launch(device, open_kernel("boxed_evenly"), problem, inputs).items():
-            assert np.all(np.abs(values - expected[name]) <= bounds[name]), f"{name} of {rows} rows, k {depth}"
+            assert np.all(np.abs(values - expected[name]) <= bounds[name]), f"{name} of {rows} x {columns}, k {depth}"
 
 
 @pytest.mark.slow
