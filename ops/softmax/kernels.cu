@@ -218,11 +218,10 @@ __global__ void __launch_bounds__(kThreads, 1024 / kThreads) softmax_block(const
     });
 }
 
-// A group takes a row of at most as many elements as its threads keep in registers.
+// A group takes a row of at most as many elements as its threads keep in registers. `partials`, shared, are of groups beyond a warp.
 template <class Element, bool kIsMasked, class Group, class Span>
-__device__ __forceinline__ void compute_kept(const SoftmaxParams& params, const Group& group, const Row<Element, kIsMasked>& row,
-                                             const Span& span) {
-    __shared__ float partials[2][Group::kPartials];
+__device__ __forceinline__ void compute_kept(const SoftmaxParams& params, Group& group, const Row<Element, kIsMasked>& row,
+                                             const Span& span, float (&partials)[2][Group::kPartials]) {
     Pack<Element> kept[Span::kChunks];
     uint2 masks[Span::kChunks];
 #pragma unroll
@@ -269,9 +268,10 @@ __device__ __forceinline__ void compute_kept(const SoftmaxParams& params, const 
 template <class Element, bool kIsMasked, class Group, int kElems, bool kIsWhole>
 __device__ __forceinline__ void compute_kept(const SoftmaxParams& params, int boundary) {
     using Span = RowSpan<Element, Group::kTotalThreads, kElems, kIsWhole>;
+    __shared__ float partials[2][Group::kPartials];
     Group group;
     const Row<Element, kIsMasked> row(params, group.find_source(params.rows));
-    compute_kept(params, group, row, make_span<Element, kIsMasked, Span>(row, group.rank, kIsWhole ? 0 : boundary));
+    compute_kept(params, group, row, make_span<Element, kIsMasked, Span>(row, group.rank, kIsWhole ? 0 : boundary), partials);
     if constexpr (Group::kBlocks > 1) group.leave();
 }
 
@@ -299,7 +299,8 @@ __global__ void __launch_bounds__(kThreads* kRows) softmax_run(const SoftmaxPara
     row.x = row.y = run + static_cast<int>(source - first) * columns;
     // A group past the last row reads nothing: that row's own group writes over it.
     const RowSpan<Element, kThreads, kElems> span = {group.is_real(params.rows) ? columns : 0, group.rank, false};
-    compute_kept(params, group, row, span);
+    float unused[2][1];  // a group is lanes of a warp
+    compute_kept(params, group, row, span, unused);
     write_run<kThreads * kRows>(run, count, static_cast<Element*>(params.y) + first * columns);
 }
 
