@@ -5,6 +5,22 @@
 
 namespace aicf {
 
+// Which of kLanesM rows and kLanesN columns of lanes one of a warp has. Lanes i and i ^ 1 have the same rows, i and i ^ 2 the same columns:
+// 16-byte reads of shared memory then take two passes over the banks, where they take four if no such pairs have the same address.
+template <int kLanesM, int kLanesN>
+struct PairedLanes {
+    static_assert(kLanesM * kLanesN == 32, "a warp has 32 lanes");
+
+    __device__ static int find_row(int lane) {
+        if constexpr (kLanesM == 1 || kLanesN == 1) return lane / kLanesN;
+        return lane / 2 % 2 + lane / (2 * kLanesN) * 2;
+    }
+    __device__ static int find_column(int lane) {
+        if constexpr (kLanesM == 1 || kLanesN == 1) return lane % kLanesN;
+        return lane % 2 + lane / 4 % (kLanesN / 2) * 2;
+    }
+};
+
 // Where a thread's kTileM x kTileN products lie in the tile of a warp of kWarpM x kWarpN: 4 x 4 patches, one every kLanesM * 4 rows and
 // every kLanesN * 4 columns, so that the lanes of a warp read neighbouring float4 of A and of B.
 template <int kWarpM, int kWarpN, int kThreadM, int kThreadN>
@@ -13,12 +29,12 @@ struct WarpLayout {
     static constexpr int kLanesN = kWarpN / kThreadN;
     static constexpr int kStepM = kLanesM * kVectorElems;
     static constexpr int kStepN = kLanesN * kVectorElems;
-    static_assert(kLanesM * kLanesN == 32, "a warp has 32 lanes");
+    using Lanes = PairedLanes<kLanesM, kLanesN>;
     static_assert(kThreadM % kVectorElems == 0 && kThreadN % kVectorElems == 0, "patches are 4 x 4");
 
     // First row and column of a lane's first patch in the warp's tile.
-    __device__ static int row_of(int lane) { return lane / kLanesN * kVectorElems; }
-    __device__ static int column_of(int lane) { return lane % kLanesN * kVectorElems; }
+    __device__ static int row_of(int lane) { return Lanes::find_row(lane) * kVectorElems; }
+    __device__ static int column_of(int lane) { return Lanes::find_column(lane) * kVectorElems; }
 };
 
 // Takes kElems values, float4 by float4 with kStep elements between them, from shared memory.

@@ -55,6 +55,14 @@ inline int count_resident_clusters(int num_multiprocessors, int size) {
     return std::max(num_multiprocessors * usable / (100 * size), 1);
 }
 
+// The same where `per_multiprocessor` blocks fit a multiprocessor. Of the groups of 132 that have the counts above (66 twos, 30 fours, 14
+// eights) these hold the fewest clusters of other sizes. Of another number, groups of 16 are certain.
+inline int count_resident_clusters(int num_multiprocessors, int size, int per_multiprocessor) {
+    if (size == 1) return num_multiprocessors * per_multiprocessor;
+    if (num_multiprocessors != 132) return std::max(num_multiprocessors / 16 * (16 * per_multiprocessor / size), 1);
+    return 4 * (18 * per_multiprocessor / size) + 2 * (16 * per_multiprocessor / size) + 2 * (14 * per_multiprocessor / size);
+}
+
 // Splits the tiles of the last wave and of the one before it, where the last one is so short that this gains more than it costs.
 // `num_clusters` run at a time; each of them gets `least_steps` steps or more, or fewer take part.
 inline SplitGrid split_tile_grid(const TileGrid& grid, int num_clusters, JoinCost cost = {kJoinSteps}, int least_steps = 1) {
@@ -353,6 +361,48 @@ constexpr int count_add_blocks() {  // of a tile: four sums a thread
     return (T::bm * T::bn / 4 + kAddThreads - 1) / kAddThreads;
 }
 
+// The clusters that have the parts of a split tile, in order of k.
+struct PartOwners {
+    int first, last;
+
+    __device__ __forceinline__ bool has_one() const { return first == last; }  // which has stored the tile whole
+};
+
+template <class T>
+__device__ __forceinline__ PartOwners find_part_owners(const SplitGrid& grid, int tile) {
+    const int begin = tile * grid.num_steps;
+    const int end = begin + grid.num_steps;
+    const int longer = grid.num_longer * (grid.per_cluster + 1);  // steps of the clusters that have one more
+    const int first = begin < longer ? begin / (grid.per_cluster + 1) : grid.num_longer + (begin - longer) / max(grid.per_cluster, 1);
+    int last = first;
+    while (SplitOrder<T>::find_begin(grid, last + 1) < end) ++last;
+    return {first, last};
+}
+
+// Four sums at one place of all parts of a tile, added in order of k.
+template <class T>
+__device__ __forceinline__ float4 add_fours(const SplitGrid& grid, const PartOwners& owners, int rank, int place) {
+    float4 total = __ldcg(reinterpret_cast<const float4*>(find_part<T>(grid, owners.first, rank, true)) + place);
+#pragma unroll 8
+    for (int other = owners.first + 1; other <= owners.last; ++other) {
+        const float4 part = __ldcg(reinterpret_cast<const float4*>(find_part<T>(grid, other, rank, false)) + place);
+        total = {total.x + part.x, total.y + part.y, total.z + part.z, total.w + part.w};
+    }
+    return total;
+}
+
+// Behind add_fours, of parts as threads hold them: a lane has two columns of two rows of D, 8 apart, of 16 rows and 8 columns; four of
+// neighbouring rows make four rows of one of them. Returns the place of the first.
+struct TurnedFour {
+    int row, column;
+};
+
+__device__ __forceinline__ TurnedFour turn_fours(float4* total, int lane) {
+    const int four = lane / 4 % 4;
+    *total = exchange_fours<4>(*total, four);
+    return {four / 2 * 8 + lane / 16 * 4, lane % 4 * 2 + four % 2};
+}
+
 // Calls `use(row, column, four sums)`, of neighbouring columns of D's tile (rows where kTurned), with the sums of all parts of tile
 // blockIdx.x / kClusterSize, in order of k; blockIdx.y counts its blocks. Rows and columns are counted as in D, or turned.
 template <class T, bool kTurned, class Use>
@@ -361,11 +411,8 @@ __device__ __forceinline__ void add_parts(const SplitGrid& grid, Use use) {
     const TileOrder<T> order(grid);
     const int tile = order.next;
     const int rank = order.find_rank();
-    const int begin = tile * grid.num_steps;
-    const int end = begin + grid.num_steps;
-    const int longer = grid.num_longer * (grid.per_cluster + 1);  // steps of the clusters that have one more
-    const int first = begin < longer ? begin / (grid.per_cluster + 1) : grid.num_longer + (begin - longer) / max(grid.per_cluster, 1);
-    if (SplitOrder<T>::find_begin(grid, first + 1) >= end) return;  // stored whole
+    const PartOwners owners = find_part_owners<T>(grid, tile);
+    if (owners.has_one()) return;
     const int place = static_cast<int>(blockIdx.y) * kAddThreads + static_cast<int>(threadIdx.x);
     if (place >= T::bm * T::bn / 4) return;
     // Of whole warps, where they are kept as threads hold them.
@@ -373,24 +420,13 @@ __device__ __forceinline__ void add_parts(const SplitGrid& grid, Use use) {
     const int vector = place / kWarpGroupThreads % Slot::kVectors;
     const int first_column = vector % Slot::kBlockVectors * 8;
     if (kTurned && T::is_even && first_column >= T::count_columns(grid)) return;
-    float4 total = __ldcg(reinterpret_cast<const float4*>(find_part<T>(grid, first, rank, true)) + place);
-    int last = first + 1;
-    while (SplitOrder<T>::find_begin(grid, last + 1) < end) ++last;
-#pragma unroll 8
-    for (int other = first + 1; other <= last; ++other) {
-        const float4 part = __ldcg(reinterpret_cast<const float4*>(find_part<T>(grid, other, rank, false)) + place);
-        total = {total.x + part.x, total.y + part.y, total.z + part.z, total.w + part.w};
-    }
+    float4 total = add_fours<T>(grid, owners, rank, place);
     const TileWork work = order.find_tile(tile, 0, grid.num_steps);
     if constexpr (kTurned) {
-        // A thread has two columns of two rows of D, 8 apart; four of neighbouring rows make four rows of one of them.
         const int thread = place % kWarpGroupThreads;
-        const int lane = thread % 32;
-        const int four = lane / 4 % 4;
-        total = exchange_fours<4>(total, four);
-        const int row = place / (kWarpGroupThreads * Slot::kVectors) * L::kRows + vector / Slot::kBlockVectors * 64 + thread / 32 * 16 +
-                        four / 2 * 8 + lane / 16 * 4;
-        use(work.column + first_column + lane % 4 * 2 + four % 2, work.row + row, total);
+        const TurnedFour at = turn_fours(&total, thread % 32);
+        const int row = place / (kWarpGroupThreads * Slot::kVectors) * L::kRows + vector / Slot::kBlockVectors * 64 + thread / 32 * 16;
+        use(work.column + first_column + at.column, work.row + row + at.row, total);
     } else {
         static_assert(!T::is_even, "a part's columns are a row's, of which the last may be no tile's");
         use(work.row + place * 4 / T::bn, work.column + place * 4 % T::bn, total);

@@ -8,6 +8,7 @@
 // bf16 and fp16:
 //   mma       multiply_mma (mma.cuh) for dZ = (dY W') * act'(Z) and for dW = X' dY
 //   wgmma     multiply_act_grad and multiply_weight_grad (wgmma.cuh)
+//   turned_evenly  multiply_turned_grad (turned.cuh) and multiply_weight_grad
 #pragma once
 
 #include "gemm_backward/column_sums.cuh"
@@ -16,4 +17,5 @@
 #include "gemm_backward/plain.cuh"
 #include "gemm_backward/streamed.cuh"
 #include "gemm_backward/tiny.cuh"
+#include "gemm_backward/turned.cuh"
 #include "gemm_backward/wgmma.cuh"

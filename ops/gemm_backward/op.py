@@ -129,6 +129,9 @@ PROBLEMS = (
     _problem("verify", 70, 30, 45, "gelu_tanh", "bfloat16 nk", padding={"dz": 3, "dw": 3, "x": 3, "z": 3, "dy": 2, "w": 3}),
     # Many steps for few tiles of dW, and more tiles of dZ than multiprocessors.
     _problem("verify", 17800, 40, 72, "relu", "bfloat16 nk"),
+    # Long sums of few tiles of dZ, of which one or several lie one below the other.
+    _problem("verify", 37, 2600, 136, "gelu_tanh", "bfloat16 nk"),
+    _problem("verify", 230, 2051, 76, "silu", "float16 kn", outputs="dz dbias"),
     # Without W: the gradient of an activation alone.
     _problem("verify", 300, 264, 264, "gelu_tanh", outputs="dz dbias", with_w=False),
     _problem("verify", 65, 37, 37, "silu", "float16 nk", outputs="dz dbias", with_w=False, padding={"dy": 3, "z": 8}),

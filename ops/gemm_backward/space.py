@@ -60,6 +60,39 @@ RING_FITS = Constraint(
         and _count_bytes(t["dwbm"], t["dwbn"], 4, 2, 0) <= MAX_SHARED_BYTES
     ),
 )
+# By bn: the greatest bm whose sums a thread can hold.
+_MOST_TURNED_ROWS = {64: 256, 128: 256, 192: 192, 256: 152}
+
+
+def _count_turned_bytes(t: Values) -> int:
+    """Return the shared memory of a ring and its barriers, and of each of 1 to 3 warp groups: two parts of 32 rows of Z and dZ."""
+    groups = {64: 1, 192: 3}.get(t["bn"], 2)
+    row_bytes = _TILE_K * _ITEM_BYTES
+    ring = t["stages"] * (t["bm"] + t["bn"]) * row_bytes
+    least_rows = -(-t["bm"] // 16) * 8
+    return ring + ring // ((least_rows + t["bn"]) * row_bytes) * 2 * 8 + groups * 2 * 32 * 64 * _ITEM_BYTES
+
+
+TURNED_SHAPES = Constraint(
+    "turned_shapes",
+    "bn must be 64, 128, 192 or 256, and bm a multiple of 8, at most 256 (192 where bn is 192, 152 where it is 256)",
+    lambda t: t["bm"] % 8 == 0 and t["bm"] <= _MOST_TURNED_ROWS.get(t["bn"], 0),
+)
+TURNED_WEIGHTS = Constraint(
+    "turned_weights",
+    "for dW a warp group multiplies 64 or 128 rows and a thread holds at most 192 sums, in clusters of one or two blocks",
+    lambda t: (
+        _group_rows(t, "dw") in (64, 128)
+        and _group_rows(t, "dw") * t["dwbn"] // 128 <= 192
+        and t["clusterm"] * t["clustern"] <= 2
+        and t["dwclusterm"] * t["dwclustern"] <= 2
+    ),
+)
+TURNED_FITS = Constraint(
+    "turned_fits",
+    "tiles and parts on their way in and out must fit 227 KiB",
+    lambda t: _count_turned_bytes(t) <= MAX_SHARED_BYTES and _count_bytes(t["dwbm"], t["dwbn"], 4, 2, 0) <= MAX_SHARED_BYTES,
+)
 MMA_SHAPES = Constraint(
     "mma_shapes",
     "bm and bn must be 64 or more, wm and wn divide them, and 1 to 16 warps copy the tiles evenly",
@@ -136,6 +169,8 @@ MINBLOCKS = Tunable("minblocks", (1, 2, 3, 4), "blocks that a multiprocessor mus
 SPLITS = Tunable("splits", (1, 2, 4, 8), "blocks of a cluster that share the k of one tile, at most")
 TILE = Tunable("tile", (16, 32), "rows and columns that a block computes, one element a thread")
 STAGES = Tunable("stages", (2, 3, 4, 5, 6, 7, 8), "tiles in the ring of shared memory; for dW wgmma has 4")
+TURNED_BM = Tunable("bm", (48, 64, 104, 112, 152, 192, 208, 256), "rows of dZ that a block computes, at most")
+TURNED_STAGES = Tunable("stages", (4, 5, 6, 7, 8, 10, 14), "tiles in the ring of shared memory, where they have all rows")
 SLABS = Tunable("slabs", (2, 3, 4, 6), "parts of Z and dZ that a warp has on their way at a time")
 GROUP = Tunable("group", (1, 2, 4, 8, 16), "rows of blocks that run down together before the next column (L2 locality)")
 CLUSTERM = Tunable("clusterm", (1, 2), "blocks of a cluster one below the other, which share tiles of W by multicast")
@@ -149,6 +184,7 @@ DWPINGPONG = Tunable("dwpingpong", (0, 1), "for dW, as pingpong")
 
 _DZ_NAMES = ("bm", "bn", "stages", "slabs", "clusterm", "clustern", "pingpong", "group")
 WGMMA_NAMES = (*_DZ_NAMES, "dwbm", "dwbn", "dwclusterm", "dwclustern", "dwpingpong")
+TURNED_NAMES = ("bm", "bn", "stages", "clusterm", "clustern", "group", *WGMMA_NAMES[-5:])
 MMA_NAMES = ("bm", "bn", "wm", "wn", "stages", "group")
 TINY_NAMES = ("bm", "bn", "stages", "splits")
 FFMA_NAMES = ("bm", "bn", "bk", "wm", "wn", "tm", "tn", "stages", "slices", "group", "minblocks")
@@ -209,6 +245,11 @@ def serve_based(t: Values) -> tuple[OneOf | Count | Rows, ...]:
 def find_tile(t: Values) -> Values:
     """Return the rows and columns of dZ that a block computes."""
     return {"M": t["bm"], "K": t["bn"]}
+
+
+def find_even_tile(t: Values) -> Values:
+    """Return the same of one that divides its rows evenly, padding them to less than half of bm a tile, and deals out steps of N."""
+    return {"M": t["bm"] // 2, "K": t["bn"], "N": 512}
 
 
 def bind(names: tuple[str, ...], *rows: tuple[int, ...]) -> tuple[dict[str, int], ...]:
@@ -288,5 +329,27 @@ KERNELS = (
         min_arch=90,
         domain=serve_based,
         tile=find_tile,
+    ),
+    Kernel(
+        "turned_evenly",
+        "wgmma, with as many rows of dZ in each tile as take the least time, bm at most; steps of dZ split where tiles are few",
+        (TURNED_BM, BN, TURNED_STAGES, CLUSTERM, CLUSTERN, GROUP, DWBM, DWBN, DWCLUSTERM, DWCLUSTERN, DWPINGPONG),
+        (TURNED_SHAPES, TURNED_WEIGHTS, TURNED_FITS),
+        bind(
+            TURNED_NAMES,
+            (48, 64, 14, 1, 1, 8, 128, 128, 1, 1, 0),
+            (48, 64, 14, 1, 1, 8, 128, 128, 2, 1, 1),
+            (104, 64, 10, 1, 2, 8, 128, 128, 2, 1, 1),
+            (104, 64, 10, 1, 2, 8, 128, 256, 2, 1, 0),
+            (112, 128, 7, 1, 1, 8, 128, 192, 2, 1, 1),
+            (208, 64, 6, 1, 2, 8, 128, 256, 2, 1, 0),
+            (208, 128, 5, 1, 2, 8, 128, 128, 2, 1, 1),
+            (208, 128, 5, 1, 2, 8, 128, 256, 2, 1, 0),
+            (256, 128, 4, 1, 2, 8, 128, 256, 2, 1, 0),
+            (192, 192, 4, 1, 1, 8, 128, 256, 2, 1, 0),
+        ),
+        min_arch=90,
+        domain=serve_based,
+        tile=find_even_tile,
     ),
 )

@@ -32,7 +32,20 @@ IN_FOURS = "bm104_bn64_stages10_clusterm1_clustern4_group8"
 MORE_VARIANTS = {"turned_evenly in fours": OP.find_kernel("turned_evenly").parse_variant(IN_FOURS)}
 # Proved by the fast tests; the slow ones prove the others.
 FAST_KERNELS = ("naive", "wgmma")
-ALIGNED_ONLY = ("vectorised", "warp_tiled", "boxed", "skinny", "rows", "gemv", "decode", "wgmma", "streamk", "tf32", "streamk_tf32")
+ALIGNED_ONLY = (
+    "vectorised",
+    "warp_tiled",
+    "boxed",
+    "boxed_evenly",
+    "skinny",
+    "rows",
+    "gemv",
+    "decode",
+    "wgmma",
+    "streamk",
+    "tf32",
+    "streamk_tf32",
+)
 KN_ONLY = ("coalesced", "smem_tiled", "reg_tiled", "vectorised", "warp_tiled", "skinny")
 HALF = ("mma", "gemv", "decode", "wgmma", "streamk", "turned", "turned_pingpong", "turned_evenly")
 RAGGED_ROWS = Problem({"M": 8, "N": 13, "K": 8}, {"dtype": "bfloat16", "b_layout": "nk"}, {"y": 3})
@@ -135,6 +148,23 @@ def test_tiles_of_even_rows_have_the_bits_of_whole_ones(device: Device, open_ker
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("layout", ["nk", "kn"])
+def test_tiles_of_any_rows_that_boxed_evenly_may_take_are_right(device: Device, open_kernel: Open, layout: str) -> None:
+    """Tall tiles are taken where those of half the rows would be another wave; few tiles are low, their k in as many blocks as it has."""
+    many = 64 * 4 * 132  # columns of as many tiles as run at once
+    low = ((1, 100, 4), (32, 100, 16), (33, 100, 36), (65, 100, 132), (127, 100, 260))
+    for rows, columns, depth in (*low, *((rows, many, 4) for rows in (40, 48, 56, 64))):
+        attributes = {"b_layout": layout, "with_bias": True, "with_residual": True, "save_z": True, "act": "gelu_tanh"}
+        problem = Problem({"M": rows, "N": columns, "K": depth}, attributes)
+        inputs = make_inputs(OP, problem, "normal")
+        exact = {name: values.astype(np.float64) for name, values in inputs.items()}
+        expected = OP.reference(exact, problem)
+        bounds = OP.tolerance(exact, expected, problem)
+        for name, values in UNDER_TEST.launch(device, open_kernel("boxed_evenly"), problem, inputs).items():
+            assert np.all(np.abs(values - expected[name]) <= bounds[name]), f"{name} of {rows} x {columns}, k {depth}"
+
+
+@pytest.mark.slow
 def test_workspace_holds_copies_of_operands_and_parts_of_tiles(device: Device, open_kernel: Open) -> None:
     variant = open_kernel("turned")
 
@@ -169,7 +199,10 @@ def test_workspace_holds_copies_of_operands_and_parts_of_tiles(device: Device, o
         ("tf32", {"precision": "tf32"}, "b_layout = kn: is not served"),
         ("gemv", {"dtype": "bfloat16"}, "b_layout = kn: is not served"),
         ("gemv", {"dtype": "bfloat16", "b_layout": "nk"}, "M = 8: must not exceed 4"),
-        *((k, {"with_dropout": True}, "with_dropout = True: is not served") for k in ("coalesced", "boxed", "skinny", "tiny")),
+        *(
+            (k, {"with_dropout": True}, "with_dropout = True: is not served")
+            for k in ("coalesced", "boxed", "boxed_evenly", "skinny", "tiny")
+        ),
         *((k, {"dtype": "float16", "b_layout": "nk", "with_dropout": True}, "with_dropout = True: is not served") for k in HALF[1:]),
         *((k, {"precision": "tf32", "b_layout": "nk", "with_dropout": True}, "with_dropout = True: is not served") for k in TF32),
     ],

@@ -202,6 +202,41 @@ BOXED_SHARED = Constraint(
     "stages of (bm + bn) * bk floats and two transposed tiles of A and of B, or the tile of Y, must fit 227 KiB",
     lambda t: _count_boxed_bytes(t) <= MAX_SHARED_BYTES,
 )
+
+
+_EVENLY_THREADS = 128
+
+
+def _count_evenly_bytes(t: Values) -> int:
+    """Return a ring, and two transposed tiles of A and of B, or the sums of all blocks of a cluster in their place, and barriers."""
+    loop = t["stages"] * (t["bm"] + t["bn"]) * t["bk"] + 2 * t["bk"] * (t["bm"] + 4 + t["bn"] + 4)
+    sums = (t["bm"] // 4 + t["splits"] - 1) * _EVENLY_THREADS * 4
+    return FLOAT_BYTES * max(loop, sums) + 8 * 16
+
+
+def _passes_fit_steps(t: Values) -> bool:
+    """Say whether a slice of a stage has a step of k for each pass of the threads over the tiles that they transpose."""
+    if t["bk"] not in (16, 32) or _EVENLY_THREADS % t["bn"] or _EVENLY_THREADS // 32 % (t["bk"] // 8):
+        return False
+    rows = _EVENLY_THREADS // 32 // (t["bk"] // 8) * 16
+    steps = t["bk"] * t["bn"] // _EVENLY_THREADS
+    return steps % 2 == 0 and -(-t["bm"] // rows) + -(-t["bn"] // rows) <= steps
+
+
+BOXED_EVENLY_SHAPES = Constraint(
+    "boxed_evenly_shapes",
+    "bm must be 64 or 128, bk 16 or 32, bn a divisor of 128, and a slice's steps of k as many as the passes over tiles that are transposed",
+    lambda t: t["bm"] in (64, 128) and _passes_fit_steps(t),
+)
+BOXED_EVENLY_FITS = Constraint(
+    "boxed_evenly_fits",
+    "stages of (bm + bn) * bk floats and two transposed tiles of A and of B, or the sums of a cluster's blocks, must fit 227 KiB, "
+    "minblocks times, and bm sums of a thread beside its fragments and 32 more registers",
+    lambda t: (
+        t["minblocks"] * (_count_evenly_bytes(t) + 1024) <= MAX_SHARED_BYTES + 1024
+        and t["bm"] + 2 * (t["bm"] // 8 + 8) + 32 <= min(MAX_REGISTERS, REGISTERS_PER_SM // (_EVENLY_THREADS * t["minblocks"]))
+    ),
+)
 _SKINNY_THREADS = 256
 _SKINNY_CHUNK = 256
 
@@ -278,6 +313,6 @@ STAGES = Tunable("stages", (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 16), "til
 GROUP = Tunable("group", (1, 2, 4, 8, 16), "rows of blocks that run down together before the next column (L2 locality)")
 CLUSTERM = Tunable("clusterm", (1, 2), "blocks of a cluster one below the other, which share tiles of B by multicast")
 CLUSTERN = Tunable("clustern", (1, 2, 4), "blocks of a cluster side by side, which share tiles of A by multicast")
-SPLITS = Tunable("splits", (1, 2, 4, 8), "blocks of a cluster that share the k of one tile; in tiny at most")
+SPLITS = Tunable("splits", (1, 2, 4, 8), "blocks of a cluster that share the k of one tile; in tiny, decode and boxed_evenly at most")
 PINGPONG = Tunable("pingpong", (0, 1), "1: the two warp groups take turns at whole tiles; 0: each takes half of the rows of every tile")
 MINBLOCKS = Tunable("minblocks", (1, 2, 3, 4, 6, 8), "blocks that must fit a multiprocessor, which caps registers")

@@ -8,28 +8,19 @@
 
 #include "common/activations.cuh"
 #include "common/split_order.cuh"
+#include "common/turned_tiles.cuh"
 #include "common/wgmma_pipeline.cuh"
 #include "gemm_bias_act/outputs.cuh"
 #include "gemm_bias_act/wgmma.cuh"
 
 namespace aicf::gemm_bias_act {
 
-// What a warp group has on its way out at a time, beside the bias of its columns: 32 rows of Y by 64 columns, rounded. The next are written
-// while slower warps read the last, where two of them are small.
+// Shared memory of a warp group beside the ring: parts of Y on their way out, and the bias of its columns.
 template <int kBlocks, int kGroups, int kItemBytes>
-struct TurnedStage {
-    static constexpr int kRows = 32;
-    static constexpr int kColumns = 64;
-    static constexpr int kRowBytes = kColumns * kItemBytes;
-    static constexpr int kBytes = kRows * kRowBytes;
-    static constexpr int kCopies = kItemBytes == 2 ? 2 : 1;
-    static constexpr int kGroupBytes = kCopies * kBytes + kBlocks * kColumns * static_cast<int>(sizeof(float));
+struct TurnedStage : TurnedPart<kItemBytes> {
+    using Part = TurnedPart<kItemBytes>;
+    static constexpr int kGroupBytes = Part::kCopies * Part::kBytes + kBlocks * Part::kColumns * static_cast<int>(sizeof(float));
     static constexpr int kAllBytes = kGroups * kGroupBytes;
-
-    // Where 16 bytes lie: of a row's, those that a warp writes or reads at once are in different banks.
-    __device__ static __forceinline__ int find_chunk(int row, int chunk) {
-        return row * kRowBytes + (chunk ^ (kItemBytes == 2 ? row % 8 : row / 2 % 4 * 2)) * 16;
-    }
 };
 
 // Y = act(D' + bias + residual), and Z the same before act. T's rows are columns of Y.
@@ -41,10 +32,8 @@ template <class Element, class T>
 struct TurnedEpilogue {
     using L = WgmmaLayout<T>;
     using Stage = TurnedStage<L::kBlocksM, T::groups, T::item_bytes>;
-    static constexpr bool kRounds = T::item_bytes == 2;
-    using Output = std::conditional_t<kRounds, std::uint16_t, float>;  // an element's bits
-    static constexpr int kParts = (T::bn + Stage::kRows - 1) / Stage::kRows;  // of a block
-    static constexpr int kSums = Stage::kRows / 2;  // of a part, per thread: pairs of rows of Y, of two columns 8 apart
+    using Sums = TurnedSums<T, T::item_bytes>;
+    static constexpr int kSums = Stage::kSums;
     static constexpr int kGroupBarrier = 1;  // and the next: of one warp group
 
     const OutputProblem& problem;
@@ -98,7 +87,8 @@ struct TurnedEpilogue {
 #pragma unroll 1
             for (int part = 0; part < num_parts; ++part) {
                 float z[kSums];
-                visit_number<0, L::kBlocksM * kParts>(block * kParts + part, [&](auto number) { take_part<number.value>(sums, z); });
+                visit_number<0, L::kBlocksM * Sums::kParts>(block * Sums::kParts + part,
+                                                            [&](auto number) { Sums::template take<number.value>(sums, z); });
 #pragma unroll
                 for (int i = 0; i < kSums; ++i) z[i] += addends[i % 4 / 2];
                 const int row = tile.column + part * Stage::kRows;
@@ -111,80 +101,29 @@ struct TurnedEpilogue {
         }
     }
 
-    template <int kPart>
-    __device__ __forceinline__ static void take_part(const float (&sums)[L::kBlocksM][L::kSums], float (&part)[kSums]) {
-        constexpr int kFrom = kPart % kParts * kSums;
-        constexpr int kCount = kFrom + kSums <= L::kSums ? kSums : L::kSums - kFrom;
-#pragma unroll
-        for (int i = 0; i < kCount; ++i) part[i] = sums[kPart / kParts][kFrom + i];
-    }
-
     // To this thread's elements of a part whose first row and column are given, and of whose rows num_rows are there.
     __device__ __forceinline__ void add_residual(float (&z)[kSums], int thread, int first_row, int num_rows, int first_column) const {
-        const int lane = thread % 32;
-        const int column = first_column + thread / 32 * 16 + lane / 4;
 #pragma unroll
         for (int i = 0; i < kSums; ++i) {
-            const int row = i / 4 * 8 + lane % 4 * 2 + i % 2;
-            if (row >= num_rows || column + i % 4 / 2 * 8 >= problem.n) continue;
-            z[i] += read_element<Element>(problem.residual, (first_row + row) * problem.ldresidual + column + i % 4 / 2 * 8);
+            const int row = Stage::find_row(thread % 32, i);
+            const int column = first_column + Stage::find_column(thread, i);
+            if (row >= num_rows || column >= problem.n) continue;
+            z[i] += read_element<Element>(problem.residual, (first_row + row) * problem.ldresidual + column);
         }
     }
 
     // The same part to a matrix, by way of shared memory: a row of the part is a line of memory.
     __device__ __forceinline__ void store(void* target, std::int64_t stride, const float (&z)[kSums], int thread, int first_row,
                                           int num_rows, int first_column) {
-        constexpr int kElems = 16 / T::item_bytes;  // of a chunk
-        constexpr int kChunks = Stage::kColumns / kElems;  // of a row
         std::uint8_t* const own = stage + next * Stage::kBytes;
         if constexpr (Stage::kCopies == 1) {
             sync_named<kWarpGroupThreads>(kGroupBarrier + find_consumer());  // the last part has been read
         } else {
             next ^= 1;
         }
-        turn(own, thread, z);
+        turn_part<Element, T::item_bytes>(own, thread, z);
         sync_named<kWarpGroupThreads>(kGroupBarrier + find_consumer());
-        const int chunk = thread % kChunks;
-        const int column = first_column + chunk * kElems;
-        if (column >= problem.n) return;
-#pragma unroll
-        for (int i = 0; i < Stage::kRows; i += kWarpGroupThreads / kChunks) {
-            const int row = i + thread / kChunks;
-            if (row >= num_rows) return;
-            const std::uint8_t* const source = own + Stage::find_chunk(row, chunk);
-            Output* const place = static_cast<Output*>(target) + (first_row + row) * stride + column;
-            if (problem.has_chunks && column + kElems <= problem.n) {
-                *reinterpret_cast<uint4*>(place) = *reinterpret_cast<const uint4*>(source);
-                continue;
-            }
-#pragma unroll
-            for (int j = 0; j < kElems; ++j) {
-                if (column + j < problem.n) place[j] = reinterpret_cast<const Output*>(source)[j];
-            }
-        }
-    }
-
-    // This thread's elements of a part to shared memory, rounded: rows of D become columns.
-    __device__ __forceinline__ static void turn(std::uint8_t* own, int thread, const float (&z)[kSums]) {
-        const int lane = thread % 32;
-        if constexpr (kRounds) {
-            // Of two blocks of 8 rows of Y by two of 8 columns, this lane has the place of one block's row.
-            const int chunk = thread / 32 * 2 + lane / 8 % 2;
-            const std::uint32_t address = find_shared_address(own + Stage::find_chunk(lane / 16 * 8 + lane % 8, chunk));
-#pragma unroll
-            for (int i = 0; i < kSums; i += 8) {
-                const std::uint32_t words[4] = {pack_pair<Element>(z[i], z[i + 1]), pack_pair<Element>(z[i + 2], z[i + 3]),
-                                                pack_pair<Element>(z[i + 4], z[i + 5]), pack_pair<Element>(z[i + 6], z[i + 7])};
-                store_matrices_transposed(address + i / 8 * 16 * Stage::kRowBytes, words);
-            }
-        } else {
-#pragma unroll
-            for (int i = 0; i < kSums; ++i) {
-                const int row = i / 4 * 8 + lane % 4 * 2 + i % 2;
-                const int column = thread / 32 * 16 + i % 4 / 2 * 8 + lane / 4;
-                reinterpret_cast<float*>(own + Stage::find_chunk(row, column / 4))[column % 4] = z[i];
-            }
-        }
+        store_part_rows<T::item_bytes>(own, thread, target, stride, problem.n, problem.has_chunks, first_row, num_rows, first_column);
     }
 };
 

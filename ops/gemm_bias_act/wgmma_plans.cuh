@@ -3,6 +3,7 @@
 #pragma once
 
 #include "common/repack.cuh"
+#include "common/split_plan.cuh"
 #include "gemm_bias_act/launch_parts.cuh"
 #include "gemm_bias_act/turned.cuh"
 #include "gemm_bias_act/wgmma.cuh"
@@ -108,50 +109,23 @@ OutputProblem make_output_problem(const GemmBiasActParams& params) {
             params.ldresidual};
 }
 
-// What dealing steps out costs where rows of Y are the columns of tiles, by 1400 pairs of times with and without on an H200.
-inline constexpr JoinCost kTurnedJoin = {16, 30};
-
-// The clusters and the workspace of a grid of tiles whose steps of k are split where that gains, and the kernels before and behind.
+// SplitPlan of a problem, and the kernel behind the product.
 template <class Config, bool kHasSecondKernel, bool kTurned>
-struct SplitPlan {
-    using L = WgmmaLayout<Config>;
-    std::conditional_t<Config::is_even, EvenSplitGrid, SplitGrid> grid;
-    SplitWorkspace workspace;
+struct OutputSplitPlan : SplitPlan<Config, kHasSecondKernel, kTurned> {
+    using Split = SplitPlan<Config, kHasSecondKernel, kTurned>;
+    using L = typename Split::L;
+    using Split::grid;
 
-    static AicfStatus make(const GemmBiasActParams& params, SplitPlan* result) {
-        // A ring of steps is on its way at once: fewer of them a cluster take as long.
-        constexpr int kLeastSteps = Config::stages;
-        int num_sms = 0;
-        AICF_RETURN_IF_NOT_OK(count_multiprocessors(&num_sms));
-        const std::int64_t rows = kTurned ? params.n : params.m;
-        const std::int64_t columns = kTurned ? params.m : params.n;
-        constexpr JoinCost kCost = kTurned ? kTurnedJoin : JoinCost{count_join_steps<Config>()};
-        const int num_clusters = count_resident_clusters(num_sms, L::kClusterSize);
-        if constexpr (Config::is_even) {
-            result->grid = split_evenly<Config>(rows, columns, params.k, num_clusters, kCost, kLeastSteps);
-        } else {
-            result->grid = split_tile_grid(make_tile_grid<Config>(rows, columns, params.k), num_clusters, kCost, kLeastSteps);
-        }
-        result->workspace = plan_split_workspace<Config>(result->grid, kHasSecondKernel);
-        return make_ok();
+    static AicfStatus make(const GemmBiasActParams& params, OutputSplitPlan* result) {
+        return Split::make(params.m, params.n, params.k, result);
     }
 
     static AicfStatus count_workspace(const GemmBiasActParams& params, std::int64_t* bytes) {
-        SplitPlan split;
+        OutputSplitPlan split;
         AICF_RETURN_IF_NOT_OK(make(params, &split));
         *bytes = split.workspace.count_bytes();
         return make_ok();
     }
-
-    // Gives the grid its workspace, and clears the flags in it.
-    AicfStatus prepare(void* base, cudaStream_t stream) {
-        grid.slots = static_cast<float*>(base);
-        grid.flags = reinterpret_cast<std::uint32_t*>(static_cast<std::uint8_t*>(base) + workspace.slot_bytes);
-        if (workspace.num_flags == 0) return make_ok();
-        return launch_early(clear_flags<std::uint32_t>, dim3(1), 256, 0, 1, stream, grid.flags, workspace.num_flags);
-    }
-
-    dim3 count_blocks() const { return dim3(static_cast<unsigned>(grid.num_clusters * L::kClusterSize)); }
 
     template <class Element>
     AicfStatus finish(const GemmBiasActParams& params, cudaStream_t stream) const {
@@ -178,7 +152,7 @@ struct StreamKPlan : WgmmaPlan<t, kItemBytes> {
     using Plan = WgmmaPlan<t, kItemBytes>;
     using Config = typename Plan::Config;
     using L = typename Plan::L;
-    using Split = SplitPlan<Config, kHasSecondKernel, false>;
+    using Split = OutputSplitPlan<Config, kHasSecondKernel, false>;
 
     static AicfStatus count_workspace(const GemmBiasActParams& params, std::int64_t* bytes) {
         return Split::count_workspace(params, bytes);
@@ -227,7 +201,7 @@ struct TurnedPlan {
                                 TurnedStage<kBlocks, kGroups, kItemBytes>::kAllBytes, kItemBytes>;
     using Config = std::conditional_t<kIsEven, EvenTunables<Fixed>, Fixed>;
     using L = WgmmaLayout<Config>;
-    using Split = SplitPlan<Config, true, true>;
+    using Split = OutputSplitPlan<Config, true, true>;
 
     static void bring_operands(GemmBiasActParams* p, Repacker* repacker) {
         const bool is_nk = p->b_layout == AICF_B_NK;

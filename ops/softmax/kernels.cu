@@ -8,6 +8,7 @@
 //    3   | softmax_block      | a block per row, maximum and sum in one pass (online), 16 bytes an access where rows are aligned
 //        | ... of a cluster   | eight blocks per row share what each found: rows that are long and few
 //    4   | softmax_registers  | the row stays in registers between the passes: x is read once; many short rows per block
+//        | softmax_run        | ... of rows that follow one another, brought and taken as one run of memory
 //        | softmax_team       | ... of a cluster of blocks: rows that are longer
 //    5   | softmax_shared     | ... or in shared memory, which holds rows that registers do not
 //
@@ -18,6 +19,7 @@
 #include "common/online.cuh"
 #include "common/rows.cuh"
 #include "softmax/params.h"
+#include "softmax/row_run.cuh"
 
 namespace aicf::softmax {
 
@@ -216,15 +218,10 @@ __global__ void __launch_bounds__(kThreads, 1024 / kThreads) softmax_block(const
     });
 }
 
-// A group takes a row of at most as many elements as its threads keep in registers, kElems each. kIsWhole as for RowSpan.
-template <class Element, bool kIsMasked, class Group, int kElems, bool kIsWhole>
-__device__ __forceinline__ void compute_kept(const SoftmaxParams& params, int boundary) {
-    using Span = RowSpan<Element, Group::kTotalThreads, kElems, kIsWhole>;
-    __shared__ float partials[2][Group::kPartials];
-    Group group;
-    const Row<Element, kIsMasked> row(params, group.find_source(params.rows));
-    const Span span = make_span<Element, kIsMasked, Span>(row, group.rank, kIsWhole ? 0 : boundary);
-
+// A group takes a row of at most as many elements as its threads keep in registers. `partials`, shared, are of groups beyond a warp.
+template <class Element, bool kIsMasked, class Group, class Span>
+__device__ __forceinline__ void compute_kept(const SoftmaxParams& params, Group& group, const Row<Element, kIsMasked>& row,
+                                             const Span& span, float (&partials)[2][Group::kPartials]) {
     Pack<Element> kept[Span::kChunks];
     uint2 masks[Span::kChunks];
 #pragma unroll
@@ -265,6 +262,16 @@ __device__ __forceinline__ void compute_kept(const SoftmaxParams& params, int bo
         }
     }
     span.store_all(row.y, kept);
+}
+
+// kElems elements a thread; kIsWhole as for RowSpan.
+template <class Element, bool kIsMasked, class Group, int kElems, bool kIsWhole>
+__device__ __forceinline__ void compute_kept(const SoftmaxParams& params, int boundary) {
+    using Span = RowSpan<Element, Group::kTotalThreads, kElems, kIsWhole>;
+    __shared__ float partials[2][Group::kPartials];
+    Group group;
+    const Row<Element, kIsMasked> row(params, group.find_source(params.rows));
+    compute_kept(params, group, row, make_span<Element, kIsMasked, Span>(row, group.rank, kIsWhole ? 0 : boundary), partials);
     if constexpr (Group::kBlocks > 1) group.leave();
 }
 
@@ -272,6 +279,29 @@ __device__ __forceinline__ void compute_kept(const SoftmaxParams& params, int bo
 template <class Element, bool kIsMasked, int kThreads, int kRows, int kElems, bool kIsWhole>
 __global__ void __launch_bounds__(kThreads* kRows) softmax_registers(const SoftmaxParams params, int boundary) {
     compute_kept<Element, kIsMasked, RowGroup<kThreads, kRows>, kElems, kIsWhole>(params, boundary);
+}
+
+// The same for rows that follow one another: a block's are one run of memory, which goes through shared memory by 16 bytes. Threads write
+// results where they read elements.
+template <class Element, bool kIsMasked, int kThreads, int kRows, int kElems>
+__global__ void __launch_bounds__(kThreads* kRows) softmax_run(const SoftmaxParams params) {
+    static_assert(kRows * sizeof(Element) % 16 == 0, "a block's rows begin on 16 bytes");
+    extern __shared__ __align__(16) unsigned char shared[];
+    auto* const run = reinterpret_cast<Element*>(shared);
+    const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * kRows;
+    RowGroup<kThreads, kRows> group;
+    group.row = first + find_spread_row<kThreads, kRows>(static_cast<int>(params.columns));
+    const std::int64_t source = group.find_source(params.rows);
+    const std::int64_t left = params.rows - first;
+    const int columns = static_cast<int>(params.columns), count = (left < kRows ? static_cast<int>(left) : kRows) * columns;
+    read_run<kThreads * kRows>(static_cast<const Element*>(params.x) + first * columns, count, run);
+    Row<Element, kIsMasked> row(params, source);
+    row.x = row.y = run + static_cast<int>(source - first) * columns;
+    // A group past the last row reads nothing: that row's own group writes over it.
+    const RowSpan<Element, kThreads, kElems> span = {group.is_real(params.rows) ? columns : 0, group.rank, false};
+    float unused[2][1];  // a group is lanes of a warp
+    compute_kept(params, group, row, span, unused);
+    write_run<kThreads * kRows>(run, count, static_cast<Element*>(params.y) + first * columns);
 }
 
 // A cluster of blocks per row: Team is RowTeam.

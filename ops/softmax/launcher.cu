@@ -1,6 +1,7 @@
 // How each kernel of softmax is launched.
 #include "common/launch.hpp"
 #include "common/row_cluster.cuh"
+#include "common/vector_access.cuh"
 #include "softmax/api.hpp"
 #include "softmax/contract.hpp"
 #include "softmax/kernels.cu"
@@ -82,6 +83,20 @@ struct row_in_registers {
                                  divide_up(params.rows, kRows), kThreads * kRows, 0, stream, params,
                                  find_kept_boundary<Element>(params, kThreads * kElems));
         });
+    }
+};
+
+// Rows of whole packs on 16 bytes, and such that do not follow one another, go as in row_in_registers.
+template <class Element, bool kIsMasked>
+struct rows_in_run {
+    static AicfStatus launch(const Params& params, cudaStream_t stream) {
+        const bool follow = params.ldx == params.columns && params.ldy == params.columns;
+        const bool are_packs = params.columns % kPackElems<Element> == 0;
+        if (are_packs || !follow || !is_vector_aligned(params.x) || !is_vector_aligned(params.y)) {
+            return row_in_registers<Element, kIsMasked>::launch(params, stream);
+        }
+        return launch_kernel(softmax_run<Element, kIsMasked, kThreads, kRows, kElems>, divide_up(params.rows, kRows), kThreads * kRows,
+                             static_cast<int>(kRows * params.columns * sizeof(Element)), stream, params);
     }
 };
 

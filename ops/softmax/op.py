@@ -150,6 +150,8 @@ ROWS = Tunable("rows", (1, 2, 4, 8, 16, 32), "rows, and so warps, of a block")
 CLUSTER_THREADS = Tunable("threads", (256, 512, 1024), "threads of each of the 8 blocks that take a row")
 GROUP = Tunable("threads", (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024), "threads that take a row")
 GROUPS = Tunable("rows", (1, 2, 4, 8, 16, 32, 64), "rows, and so groups of threads, of a block")
+RUN_GROUP = Tunable("threads", (2, 4, 8, 16, 32), "threads that take a row")
+RUN_ROWS = Tunable("rows", (32, 64, 128), "rows, and so groups of threads, of a block")
 TEAM_THREADS = Tunable("threads", (256, 512, 1024), "threads of each block of a team")
 TEAM = Tunable("team", (2, 4, 8), "blocks, of one cluster, that take a row")
 VECTORS = Tunable("vectors", (2, 4, 8, 16), "times four elements of a row that a thread keeps in registers")
@@ -216,6 +218,13 @@ def _hold(t: Mapping[str, int]) -> int:
 _MORE_SHARES = (
     {"threads": 8, "rows": 16, "vectors": 4},
     {"threads": 32, "rows": 8, "vectors": 2},
+)
+# For rows without whole packs. Rows of 32 lie far enough apart for a warp's groups to read them without conflicts.
+_RUN_SHARES = (
+    {"threads": 4, "rows": 32, "vectors": 4},
+    {"threads": 8, "rows": 32, "vectors": 4},
+    {"threads": 8, "rows": 32, "vectors": 8},
+    {"threads": 16, "rows": 32, "vectors": 8},
 )
 # Two waves of threads that have registers for 32 elements, on 132 multiprocessors.
 _TWO_WAVES = 132 * 1024
@@ -290,6 +299,15 @@ KERNELS = (
         tile=_find_row_tile,
     ),
     Kernel(
+        "rows_in_run",
+        "as row_in_registers; rows that follow one another without whole packs are brought and taken as one run of memory",
+        (RUN_GROUP, RUN_ROWS, VECTORS),
+        (GROUPS_FIT_BLOCK,),
+        _RUN_SHARES,
+        domain=lambda t: _serve(t["threads"] * t["vectors"] * 4),
+        tile=_find_row_tile,
+    ),
+    Kernel(
         "row_in_shared",
         "the row stays in shared memory, which holds rows that registers do not",
         (THREADS,),
@@ -333,7 +351,7 @@ def _find_share(rows: int, columns: int) -> Mapping[str, int] | None:
 def choose(problem: Problem) -> Choice:
     """Return the variant that keeps a row where it fits: in the registers of as few threads as hold it, or in shared memory."""
     rows, columns = problem.sizes["rows"], problem.sizes["columns"]
-    block, cluster, registers, shared, _, team = KERNELS[2:]
+    block, cluster, registers, _, shared, _, team = KERNELS[2:]
     teams = [t for t in _TEAM_SHARES if columns <= _hold(t)]
     if rows <= _FEW_ROWS and columns >= _LEAST_SPREAD:
         if wide := [t for t in teams if t["team"] == _WIDEST]:

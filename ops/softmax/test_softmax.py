@@ -31,12 +31,13 @@ VARIANTS["row_in_registers"], VARIANTS["short_rows"] = (
     OP.find_kernel("row_in_registers").bind(tunables)
     for tunables in ({"threads": 256, "rows": 1, "vectors": 8}, {"threads": 4, "rows": 32, "vectors": 4})
 )
+VARIANTS["rows_in_run"] = OP.find_kernel("rows_in_run").bind({"threads": 8, "rows": 32, "vectors": 8})
 # Those of fp32 too, in which what the tests draw has no rounding.
 FLOAT_KERNELS = [k for k in VARIANTS if k != "half_row_in_shared"]
 # Proved by the fast tests; the slow ones prove the others.
 FAST_KERNELS = ("naive", "row_in_registers")
 # What a kernel does not serve: rows longer than its threads hold, or shorter than a cluster has work for.
-LIMITS = {"row_in_registers": "must not exceed", "short_rows": "must not exceed"}
+LIMITS = dict.fromkeys(("row_in_registers", "short_rows", "rows_in_run"), "must not exceed")
 LIMITS |= {"cluster_online": "must be at least", "row_in_team": "must be at least"}
 BENCH = OP.select_problems("bench")
 
@@ -121,8 +122,8 @@ def test_what_is_hidden_counts_nothing(device: Device, open_kernel: Open, kernel
 @pytest.mark.parametrize("columns", [5, 64, 1000])
 @pytest.mark.parametrize("kernel", FLOAT_KERNELS)
 def test_special_values(device: Device, open_kernel: Open, kernel: str, columns: int) -> None:
-    if kernel == "short_rows" and columns > 64:
-        pytest.skip("a row of 1000 does not fit 4 lanes")
+    if kernel in ("short_rows", "rows_in_run") and columns > 256:
+        pytest.skip("a row of 1000 does not fit so few lanes")
     columns = UNDER_TEST.widen(VARIANTS[kernel], "columns", columns)
     x = np.random.default_rng(2).standard_normal((7, columns)).astype(np.float32)
     x[0, :] = -np.inf
@@ -137,6 +138,18 @@ def test_special_values(device: Device, open_kernel: Open, kernel: str, columns:
     assert y[2, columns // 2] == 0.0 and abs(float(y[2].sum(dtype=np.float64)) - 1.0) < 1e-5
     np.testing.assert_allclose(y[5], 1.0 / columns, rtol=1e-6)
     np.testing.assert_allclose(y[6], OP.reference({"x": x[6:]}, Problem({"rows": 1, "columns": columns}))["y"][0], rtol=1e-5)
+
+
+@pytest.mark.parametrize("columns", [129, 50, 33])
+def test_rows_of_a_run_are_accessed_without_conflicts(device: Device, open_kernel: Open, columns: int) -> None:
+    if device.observer is None:
+        pytest.skip("conflicts are counted on the emulated device")
+    with device.observer.observe((), counters=True):
+        device.observer.take_counters()
+        _run(device, open_kernel("rows_in_run"), _draw_coarse(100, columns))
+        (counted,) = device.observer.take_counters()
+    assert counted.counts["shared_load_wavefronts"] > 0
+    assert counted.counts["shared_load_conflicts"] == counted.counts["shared_store_conflicts"] == 0
 
 
 def test_binding_refuses_bad_arguments_by_name(device: Device, open_kernel: Open) -> None:

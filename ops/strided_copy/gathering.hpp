@@ -6,7 +6,9 @@
 #include <cstdlib>
 
 #include "strided_copy/gathered.cuh"
+#include "strided_copy/margins.cuh"
 #include "strided_copy/planning.hpp"
+#include "strided_copy/routing.hpp"
 
 namespace aicf::strided_copy {
 
@@ -108,6 +110,39 @@ inline Gathering choose_gathering(const Frame& frame, int log_bytes, bool is_in_
     const bool has_short_zeros = frame.has_zeros() && frame.axes[0].x_step == item;
     const bool are_short_tiles = is_in_tiles && frame.find_excess(item, kBlock) <= kMostExcess;
     return is_little || has_short_zeros || are_short_tiles ? Gathering::kElements : Gathering::kNone;
+}
+
+// Fills in margins of a frame whose elements are neighbours on both sides, if rows of y are whole pairs and 31 bits hold what they count.
+// Returns whether they do.
+template <int kOuter>
+bool make_margins(const Frame& frame, const char* x, char* y, int log_bytes, Margins<kOuter>* margins) {
+    const std::int64_t item = std::int64_t{1} << log_bytes;
+    const Span& inner = frame.axes[0];
+    const Span& last = frame.axes[frame.num_axes - 1];
+    if (frame.num_axes - 1 + (last.count < last.extent ? 1 : 0) > kOuter) return false;
+    if (inner.x_step != item || inner.extent % 2 != 0 || inner.extent < 4) return false;
+    if (reinterpret_cast<std::uintptr_t>(y) % static_cast<unsigned>(2 * item) != 0) return false;
+    if (!can_be_routed(frame.axes, frame.num_axes, log_bytes)) return false;
+    const Divisor width = make_divisor(inner.extent / 2);
+    *margins = {
+        x, y, wrap(frame.count_places() / 2), wrap(-inner.extent), width.multiplier, width.shift, wrap(inner.first), wrap(inner.count), {}};
+    std::int64_t rows = 1, first = 0;
+    for (int k = 0; k < kOuter; ++k) {
+        if (k + 1 >= frame.num_axes) {
+            margins->axes[k] = {0, 0, 0, 0, 1, 0};
+            continue;
+        }
+        const Span &axis = frame.axes[k + 1], &before = frame.axes[k];
+        const std::int64_t step = axis.x_step - (k > 0 ? before.x_step * before.extent : 0);
+        rows *= axis.extent;
+        const Divisor by = make_divisor(rows);
+        const bool is_last = k + 2 >= frame.num_axes;
+        margins->axes[k] = {
+            is_last ? 0 : by.multiplier, by.shift, wrap(-axis.extent), wrap(axis.first), wrap(axis.count), wrap(step / item)};
+        first += axis.first * (axis.x_step / item);
+    }
+    margins->x -= first * item;
+    return true;
 }
 
 inline Gather make_gather(const Frame& frame, const char* x, char* y, int log_bytes, Gathering gathering) {

@@ -7,16 +7,21 @@
 // | merged   | axes in the order of y's memory, merged where both sides allow; accesses as wide as both sides allow          |
 // | turned   | the same, and pieces whose innermost axes differ go through tiles in shared memory                            |
 // | packed   | the same, tiles by words (packed.cuh); rows that begin anywhere by shifted words (shifted.cuh)                |
-// | gathered | a kernel per way, for launches that have one; small tiles for small pieces; one piece in a dense y, zeros     |
-// |          | around it or not, by packs of y or by elements (gathered.cuh); tiles by words of 8 bytes                      |
+// | gathered | a kernel per way, for launches that have one, of few instructions and parameters where little moves: runs and |
+// |          | joined rows (routed.cuh), small tiles (panels.cuh), slabs (slabs.cuh); one piece in a dense y by packs of y or|
+// |          | by elements (gathered.cuh), zeros around it by pairs (margins.cuh)                                            |
 #include <cstdint>
 
 #include "strided_copy/api.hpp"
 #include "strided_copy/gathered.cuh"
+#include "strided_copy/margins.cuh"
 #include "strided_copy/packed.cuh"
+#include "strided_copy/panels.cuh"
 #include "strided_copy/parts.hpp"
 #include "strided_copy/pieces.cuh"
+#include "strided_copy/routed.cuh"
 #include "strided_copy/shifted.cuh"
+#include "strided_copy/slabs.cuh"
 
 namespace aicf::strided_copy {
 
@@ -237,6 +242,43 @@ __global__ void __launch_bounds__(kThreads, 768 / kThreads) copy_pieces(const __
 // Threads that a multiprocessor should hold where each has so many accesses under way: their registers follow.
 inline constexpr int find_resident_threads(int items) { return items <= 2 ? 1536 : items <= 4 ? 1024 : 512; }
 
+// One piece: kItems accesses a thread, a block's width apart. grid: accesses by blocks.
+template <class Access, int kThreads, int kItems, int kAxes>
+__global__ void __launch_bounds__(kThreads, find_resident_threads(kItems) / kThreads)
+    copy_routed(const __grid_constant__ Route<kAxes> route) {
+    const std::uint32_t first = blockIdx.x * (kThreads * kItems) + threadIdx.x;
+    Access loaded[kItems];
+    Located at[kItems];
+#pragma unroll
+    for (int u = 0; u < kItems; ++u) {
+        const std::uint32_t number = first + u * kThreads;
+        at[u] = locate(route, number);
+        if (number < route.num_accesses) loaded[u] = reinterpret_cast<const Access*>(route.x)[at[u].x];
+    }
+#pragma unroll
+    for (int u = 0; u < kItems; ++u) {
+        if (first + u * kThreads < route.num_accesses) reinterpret_cast<Access*>(route.y)[at[u].y] = loaded[u];
+    }
+}
+
+// Pieces side by side in y's rows: y in the order of its memory. grid: accesses by blocks.
+template <class Access, int kThreads, int kItems, int kCapacity>
+__global__ void __launch_bounds__(kThreads, find_resident_threads(kItems) / kThreads)
+    copy_joined(const __grid_constant__ Join<kCapacity> join) {
+    const std::uint32_t first = blockIdx.x * (kThreads * kItems) + threadIdx.x;
+    Access loaded[kItems];
+#pragma unroll
+    for (int u = 0; u < kItems; ++u) {
+        const std::uint32_t number = first + u * kThreads;
+        if (number < join.num_accesses) loaded[u] = *find_source<Access>(join, number);
+    }
+#pragma unroll
+    for (int u = 0; u < kItems; ++u) {
+        const std::uint32_t number = first + u * kThreads;
+        if (number < join.num_accesses) reinterpret_cast<Access*>(join.y)[number] = loaded[u];
+    }
+}
+
 // Runs or rows: accesses of 2^kLogBytes, or packs of elements of as many.
 // grid: blocks of each piece, one piece after the other.
 template <Way kWay, int kLogBytes, int kThreads, int kItems, int kCapacity>
@@ -261,6 +303,46 @@ template <int kItemBytes, int kThreads, int kLogLines, int kLogX, int kLogY, boo
 __global__ void __launch_bounds__(kThreads, (kItemBytes < 4 ? 1024 : 1536) / kThreads) copy_lines(const __grid_constant__ Piece p) {
     extern __shared__ __align__(16) char shared[];
     turn_lines<kItemBytes, kThreads, kLogLines, kLogX, kLogY>(p, find_part<kHasFolds>(p, static_cast<int>(blockIdx.x)), shared);
+}
+
+// Small tiles of words of one piece.
+template <int kItemBytes, int kLogX, int kLogY>
+__global__ void __launch_bounds__(kPanelThreads, find_resident_panels(kLogX)) copy_panels(const __grid_constant__ Panels p) {
+    extern __shared__ __align__(16) char shared[];
+    turn_panel<kItemBytes, kLogX, kLogY>(p, shared);
+}
+
+// Slabs of one piece. grid: slabs by blocks.
+template <class Element, int kAxes>
+__global__ void __launch_bounds__(kSlabThreads, 2048 / kSlabThreads) copy_slabs(const __grid_constant__ Slabs<kAxes> s) {
+    extern __shared__ __align__(16) char shared[];
+    const std::uint32_t first_word = blockIdx.x * s.block_words;
+    const std::uint32_t num_words = min(s.block_words, s.num_words - first_word);
+    read_slabs(s, first_word, num_words, shared);
+    write_slabs<Element>(s, first_word, num_words, shared);
+}
+
+// kItems pairs of y a thread, a block's width apart. grid: pairs by blocks.
+template <class Element, int kThreads, int kItems, int kOuter>
+__global__ void __launch_bounds__(kThreads, find_resident_threads(kItems) / kThreads)
+    copy_margins(const __grid_constant__ Margins<kOuter> m) {
+    using Both = typename Access<2 * sizeof(Element)>::Type;
+    const std::uint32_t first = blockIdx.x * (kThreads * kItems) + threadIdx.x;
+    Element loaded[kItems][2];
+#pragma unroll
+    for (int u = 0; u < kItems; ++u) {
+        const std::uint32_t number = first + u * kThreads;
+        const Pair pair = find_pair(m, number);
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+            loaded[u][e] = pair.is_inside[e] ? reinterpret_cast<const Element*>(m.x)[pair.at + e] : Element{};
+        }
+    }
+#pragma unroll
+    for (int u = 0; u < kItems; ++u) {
+        const std::uint32_t number = first + u * kThreads;
+        if (number < m.num_pairs) reinterpret_cast<Both*>(m.y)[number] = lay_pair(loaded[u][0], loaded[u][1]);
+    }
 }
 
 // kItems packs of y a thread, a block's width apart. grid: packs by blocks.

@@ -8,6 +8,8 @@
 #include "strided_copy/kernels.cu"
 #include "strided_copy/parts.hpp"
 #include "strided_copy/planning.hpp"
+#include "strided_copy/routing.hpp"
+#include "strided_copy/slabbing.hpp"
 
 namespace aicf::strided_copy {
 namespace {
@@ -160,30 +162,92 @@ AicfStatus launch_alike_items(const Planned& planned, cudaStream_t stream) {
     return launch_kernel(kernel, static_cast<unsigned>(blocks), kThreads, 0, stream, plan);
 }
 
-template <Tunables t, Way kWay, int kLogBytes>
-AicfStatus launch_alike(const Planned& planned, cudaStream_t stream) {
+template <int kLogBytes>
+using AccessOf = typename Access<1 << kLogBytes>::Type;
+
+template <int kLogBytes, int kThreads, int kItems, int kAxes, class Axes>
+AicfStatus launch_route_as(const Axes& axes, int num_axes, const char* x, char* y, cudaStream_t stream) {
+    const auto route = make_route<kAxes>(axes, num_axes, x, y, kLogBytes);
+    const auto blocks = divide_up(route.num_accesses, kThreads * kItems);
+    const auto kernel = copy_routed<AccessOf<kLogBytes>, kThreads, kItems, kAxes>;
+    return launch_kernel(kernel, static_cast<unsigned>(blocks), kThreads, 0, stream, route);
+}
+
+template <int kLogBytes, int kThreads, int kItems, class Axes>
+AicfStatus launch_route_of(const Axes& axes, int num_axes, const char* x, char* y, cudaStream_t stream) {
+    constexpr int kFewAxes = 3;
+    return num_axes <= kFewAxes ? launch_route_as<kLogBytes, kThreads, kItems, kFewAxes>(axes, num_axes, x, y, stream)
+                                : launch_route_as<kLogBytes, kThreads, kItems, kMaxAxes>(axes, num_axes, x, y, stream);
+}
+
+// Axes from the innermost of y on, steps in bytes, that can be routed.
+template <Tunables t, int kLogBytes, class Axes>
+AicfStatus launch_route(const Axes* axes, int num_axes, const char* x, char* y, cudaStream_t stream) {
+    // An access that is all of the innermost axis.
+    if (axes[0].extent == 1 && num_axes > 1) return launch_route<t, kLogBytes>(axes + 1, num_axes - 1, x, y, stream);
+    std::int64_t count = 1;
+    for (int k = 0; k < num_axes; ++k) count *= axes[k].extent;
+    return count < kFewAccesses ? launch_route_of<kLogBytes, t.threads, 1>(axes, num_axes, x, y, stream)
+                                : launch_route_of<kLogBytes, t.threads, t.items>(axes, num_axes, x, y, stream);
+}
+
+template <int kLogBytes, int kThreads, int kItems, int kCapacity>
+AicfStatus launch_join(const Join<kCapacity>& join, cudaStream_t stream) {
+    const auto blocks = divide_up(join.num_accesses, kThreads * kItems);
+    const auto kernel = copy_joined<AccessOf<kLogBytes>, kThreads, kItems, kCapacity>;
+    return launch_kernel(kernel, static_cast<unsigned>(blocks), kThreads, 0, stream, join);
+}
+
+// Runs by accesses of 2^kLogBytes whose columns follow each other in y's rows; else as alike pieces go.
+template <Tunables t, int kLogBytes>
+AicfStatus launch_wide_runs(const Planned& planned, cudaStream_t stream) {
+    constexpr int kFew = 2;
+    const auto launch = [&](const auto& join) {
+        return join.num_accesses < kFewAccesses ? launch_join<kLogBytes, t.threads, 1>(join, stream)
+                                                : launch_join<kLogBytes, t.threads, t.items>(join, stream);
+    };
+    if (Join<kFew> join; make_join(planned.pieces, planned.count, &join)) return launch(join);
+    if (Join<kMaxPieces> join; make_join(planned.pieces, planned.count, &join)) return launch(join);
+    return launch_alike_items<Way::kRuns, kLogBytes, t.threads, t.items, kMaxPieces>(planned, stream);
+}
+
+template <Tunables t, int kLogBytes>
+AicfStatus launch_runs_of(const Planned& planned, cudaStream_t stream) {
+    const Piece& first = planned.pieces[0];
+    if (planned.count == 1 && first.x != nullptr && can_be_routed(first.axes, first.num_axes, kLogBytes)) {
+        return launch_route<t, kLogBytes>(first.axes, first.num_axes, first.x, first.y, stream);
+    }
+    if constexpr (kLogBytes >= kLogWide) {
+        if (planned.count > 1) return launch_wide_runs<t, kLogBytes>(planned, stream);
+    }
+    return launch_alike_items<Way::kRuns, kLogBytes, t.threads, t.items, kMaxPieces>(planned, stream);
+}
+
+template <Tunables t>
+AicfStatus launch_runs(const Planned& planned, cudaStream_t stream) {
+    switch (planned.pieces[0].log_bytes) {
+        case 0: return launch_runs_of<t, 0>(planned, stream);
+        case 1: return launch_runs_of<t, 1>(planned, stream);
+        case 2: return launch_runs_of<t, 2>(planned, stream);
+        case 3: return launch_runs_of<t, 3>(planned, stream);
+        default: return launch_runs_of<t, 4>(planned, stream);
+    }
+}
+
+template <Tunables t, int kLogBytes>
+AicfStatus launch_rows_of(const Planned& planned, cudaStream_t stream) {
+    constexpr Way kWay = Way::kRows;
     if (planned.count > 1) return launch_alike_items<kWay, kLogBytes, t.threads, t.items, kMaxPieces>(planned, stream);
     if (planned.pieces[0].num_accesses < kFewAccesses) return launch_alike_items<kWay, kLogBytes, t.threads, 1, 1>(planned, stream);
     return launch_alike_items<kWay, kLogBytes, t.threads, t.items, 1>(planned, stream);
 }
 
 template <Tunables t>
-AicfStatus launch_runs(const Planned& planned, cudaStream_t stream) {
-    switch (planned.pieces[0].log_bytes) {
-        case 0: return launch_alike<t, Way::kRuns, 0>(planned, stream);
-        case 1: return launch_alike<t, Way::kRuns, 1>(planned, stream);
-        case 2: return launch_alike<t, Way::kRuns, 2>(planned, stream);
-        case 3: return launch_alike<t, Way::kRuns, 3>(planned, stream);
-        default: return launch_alike<t, Way::kRuns, 4>(planned, stream);
-    }
-}
-
-template <Tunables t>
 AicfStatus launch_rows(const Planned& planned, cudaStream_t stream) {
     switch (planned.pieces[0].log_bytes) {
-        case 0: return launch_alike<t, Way::kRows, 0>(planned, stream);
-        case 1: return launch_alike<t, Way::kRows, 1>(planned, stream);
-        default: return launch_alike<t, Way::kRows, 2>(planned, stream);
+        case 0: return launch_rows_of<t, 0>(planned, stream);
+        case 1: return launch_rows_of<t, 1>(planned, stream);
+        default: return launch_rows_of<t, 2>(planned, stream);
     }
 }
 
@@ -193,35 +257,39 @@ AicfStatus launch_lines_as(const Piece& piece, cudaStream_t stream) {
     return launch_kernel(kernel, static_cast<unsigned>(piece.num_blocks), kThreads, count_packed_bytes(kLogLines), stream, piece);
 }
 
-// Few lines are short work: the code for one pair of widths is what must come from memory.
-template <int kItemBytes, int kThreads, int kLogX>
-AicfStatus launch_few_lines_from(const Piece& piece, cudaStream_t stream) {
-    constexpr int kLogLines = find_log_few_lines(kThreads);
-    if (piece.log_y == 4) return launch_lines_as<kItemBytes, kThreads, kLogLines, kLogX, 4>(piece, stream);
-    if constexpr (kItemBytes <= 4) {
-        if (piece.log_y == 2) return launch_lines_as<kItemBytes, kThreads, kLogLines, kLogX, 2>(piece, stream);
-    }
-    if constexpr (kItemBytes <= 2) {
-        if (piece.log_y < 2) return launch_lines_as<kItemBytes, kThreads, kLogLines, kLogX, 0>(piece, stream);
-    }
-    return launch_lines_as<kItemBytes, kThreads, kLogLines, kLogX, 3>(piece, stream);
+// Small tiles are short work: the code for one pair of widths is what must come from memory.
+template <int kItemBytes, int kLogX, int kLogY>
+AicfStatus launch_panels_as(const Panels& panels, dim3 grid, cudaStream_t stream) {
+    return launch_kernel(copy_panels<kItemBytes, kLogX, kLogY>, grid, kPanelThreads, count_packed_bytes(kLogPanelLines), stream, panels);
 }
 
-template <int kItemBytes, int kThreads>
-AicfStatus launch_few_lines(const Piece& piece, cudaStream_t stream) {
-    if (piece.log_x == 4) return launch_few_lines_from<kItemBytes, kThreads, 4>(piece, stream);
+template <int kItemBytes, int kLogX>
+AicfStatus launch_panels_from(const Panels& panels, dim3 grid, int log_y, cudaStream_t stream) {
+    if (log_y == 4) return launch_panels_as<kItemBytes, kLogX, 4>(panels, grid, stream);
     if constexpr (kItemBytes <= 4) {
-        if (piece.log_x == 2) return launch_few_lines_from<kItemBytes, kThreads, 2>(piece, stream);
+        if (log_y == 2) return launch_panels_as<kItemBytes, kLogX, 2>(panels, grid, stream);
     }
     if constexpr (kItemBytes <= 2) {
-        if (piece.log_x < 2) return launch_few_lines_from<kItemBytes, kThreads, 0>(piece, stream);
+        if (log_y < 2) return launch_panels_as<kItemBytes, kLogX, 0>(panels, grid, stream);
     }
-    return launch_few_lines_from<kItemBytes, kThreads, 3>(piece, stream);
+    return launch_panels_as<kItemBytes, kLogX, 3>(panels, grid, stream);
+}
+
+template <int kItemBytes>
+AicfStatus launch_panels(const Panels& panels, dim3 grid, const Piece& piece, cudaStream_t stream) {
+    if (piece.log_x == 4) return launch_panels_from<kItemBytes, 4>(panels, grid, piece.log_y, stream);
+    if constexpr (kItemBytes <= 4) {
+        if (piece.log_x == 2) return launch_panels_from<kItemBytes, 2>(panels, grid, piece.log_y, stream);
+    }
+    if constexpr (kItemBytes <= 2) {
+        if (piece.log_x < 2) return launch_panels_from<kItemBytes, 0>(panels, grid, piece.log_y, stream);
+    }
+    return launch_panels_from<kItemBytes, 3>(panels, grid, piece.log_y, stream);
 }
 
 // Folded axes are short, and mostly allow the narrowest accesses on both sides.
 template <int kItemBytes, int kThreads>
-AicfStatus launch_few_folded_lines(const Piece& piece, cudaStream_t stream) {
+AicfStatus launch_few_lines(const Piece& piece, cudaStream_t stream) {
     constexpr int kLogLines = find_log_few_lines(kThreads), kNarrow = kItemBytes == 8 ? 3 : kItemBytes == 4 ? 2 : 0;
     constexpr int kMost = kNarrow == 0 ? 1 : kNarrow;
     if (piece.log_x <= kMost && piece.log_y <= kMost) {
@@ -234,8 +302,10 @@ template <int kItemBytes, int kThreads>
 AicfStatus launch_lines_with(const Piece& piece, cudaStream_t stream) {
     const bool has_folds = piece.down.step != 0 || piece.across.step != 0;
     if (piece.log_lines != kLogMostLines) {
-        return has_folds ? launch_few_folded_lines<kItemBytes, kThreads>(piece, stream)
-                         : launch_few_lines<kItemBytes, kThreads>(piece, stream);
+        Panels panels;
+        dim3 grid;
+        return make_panels(piece, &panels, &grid) ? launch_panels<kItemBytes>(panels, grid, piece, stream)
+                                                  : launch_few_lines<kItemBytes, kThreads>(piece, stream);
     }
     const bool is_wide = piece.log_x == 4 && piece.log_y == 4;
     return is_wide && !has_folds ? launch_lines_as<kItemBytes, kThreads, kLogMostLines, 4, 4>(piece, stream)
@@ -264,6 +334,17 @@ Frame make_frame(const Params& p, const Part& part, int log_bytes) {
     return frame;
 }
 
+// All of y comes from x.
+template <Tunables t>
+AicfStatus launch_element_route(const Frame& frame, const char* x, char* y, int log_bytes, cudaStream_t stream) {
+    switch (log_bytes) {
+        case 0: return launch_route<t, 0>(frame.axes, frame.num_axes, x, y, stream);
+        case 1: return launch_route<t, 1>(frame.axes, frame.num_axes, x, y, stream);
+        case 2: return launch_route<t, 2>(frame.axes, frame.num_axes, x, y, stream);
+        default: return launch_route<t, 3>(frame.axes, frame.num_axes, x, y, stream);
+    }
+}
+
 template <class Element, Tunables t, int kAxes>
 AicfStatus launch_elements(const Gather& gather, cudaStream_t stream) {
     const bool are_few = gather.num_elements < kFewAccesses;
@@ -279,6 +360,26 @@ AicfStatus launch_packs(const Gather& gather, cudaStream_t stream) {
     const auto kernel = are_few ? gather_packs<Element, t.threads, 1, kAxes> : gather_packs<Element, t.threads, t.items, kAxes>;
     const auto blocks = divide_up(packs, t.threads * (are_few ? 1 : t.items));
     return launch_kernel(kernel, static_cast<unsigned>(blocks), t.threads, 0, stream, gather);
+}
+
+template <class Element, Tunables t, int kOuter>
+AicfStatus launch_margins_of(const Margins<kOuter>& margins, cudaStream_t stream) {
+    // Below, several to a thread would leave multiprocessors without a block.
+    constexpr std::uint32_t kFewPairs = 1 << 16;
+    const bool are_few = margins.num_pairs < kFewPairs;
+    const auto kernel = are_few ? copy_margins<Element, t.threads, 1, kOuter> : copy_margins<Element, t.threads, t.items, kOuter>;
+    const auto blocks = divide_up(margins.num_pairs, t.threads * (are_few ? 1 : t.items));
+    return launch_kernel(kernel, static_cast<unsigned>(blocks), t.threads, 0, stream, margins);
+}
+
+template <Tunables t, int kOuter>
+AicfStatus launch_margins(const Margins<kOuter>& margins, int log_bytes, cudaStream_t stream) {
+    switch (log_bytes) {
+        case 0: return launch_margins_of<std::uint8_t, t>(margins, stream);
+        case 1: return launch_margins_of<std::uint16_t, t>(margins, stream);
+        case 2: return launch_margins_of<std::uint32_t, t>(margins, stream);
+        default: return launch_margins_of<std::uint64_t, t>(margins, stream);
+    }
 }
 
 template <class Element, Tunables t>
@@ -303,6 +404,31 @@ AicfStatus launch_gather(const Gather& gather, Gathering gathering, int log_byte
     }
 }
 
+template <class Element>
+AicfStatus launch_slabs_of(const SlabPlan& plan, const char* x, char* y, cudaStream_t stream) {
+    constexpr int kFewAxes = 3;
+    const auto launch = [&]<int kAxes>(const Slabs<kAxes>& slabs) {
+        const auto blocks = static_cast<unsigned>(divide_up(plan.total_bytes, plan.block_bytes));
+        return launch_kernel(copy_slabs<Element, kAxes>, blocks, kSlabThreads, plan.shared_bytes, stream, slabs);
+    };
+    return plan.num_axes <= kFewAxes ? launch(make_slabs<kFewAxes>(plan, x, y)) : launch(make_slabs<kMaxAxes>(plan, x, y));
+}
+
+AicfStatus launch_slabs(const SlabPlan& plan, const char* x, char* y, int log_bytes, cudaStream_t stream) {
+    switch (log_bytes) {
+        case 0: return launch_slabs_of<std::uint8_t>(plan, x, y, stream);
+        case 1: return launch_slabs_of<std::uint16_t>(plan, x, y, stream);
+        case 2: return launch_slabs_of<std::uint32_t>(plan, x, y, stream);
+        default: return launch_slabs_of<std::uint64_t>(plan, x, y, stream);
+    }
+}
+
+// Tiles that would be of elements, of folded axes, or of lines that begin between words.
+bool are_poor_tiles(const Piece& piece) {
+    if (piece.way != Way::kPacked) return piece.way == Way::kTiles;
+    return piece.down.step != 0 || piece.across.step != 0 || std::min(piece.log_x, piece.log_y) < 2;
+}
+
 // The part that has an x, or null: a piece may be outside of its whole.
 const Part* find_copied(const Parts& parts) {
     for (int i = 0; i < parts.count; ++i) {
@@ -322,10 +448,25 @@ AicfStatus launch_best_way(const Params& p, cudaStream_t stream) {
     const Part* copied = find_copied(parts);
     if (p.pieces == 1 && copied != nullptr) {
         const Frame frame = make_frame(p, *copied, log_bytes);
-        const Gathering gathering = choose_gathering(frame, log_bytes, planned.are_alike && first.way == Way::kTiles);
+        char* const y = static_cast<char*>(p.y0);
+        Gathering gathering = choose_gathering(frame, log_bytes, false);
+        if (gathering == Gathering::kNone && planned.are_alike && are_poor_tiles(first)) {
+            SlabPlan slabs;
+            if (plan_slabs(frame, copied->x, y, std::int64_t{1} << log_bytes, &slabs)) {
+                return launch_slabs(slabs, copied->x, y, log_bytes, stream);
+            }
+            gathering = choose_gathering(frame, log_bytes, first.way == Way::kTiles);
+        }
+        if (gathering == Gathering::kElements && !frame.has_zeros() && can_be_routed(frame.axes, frame.num_axes, log_bytes)) {
+            return launch_element_route<t>(frame, copied->x, y, log_bytes, stream);
+        }
+        if (gathering != Gathering::kNone && frame.has_zeros()) {
+            // Rows, and what they are inside of.
+            if (Margins<2> few; make_margins(frame, copied->x, y, log_bytes, &few)) return launch_margins<t>(few, log_bytes, stream);
+            if (Margins<kMaxAxes> all; make_margins(frame, copied->x, y, log_bytes, &all)) return launch_margins<t>(all, log_bytes, stream);
+        }
         if (gathering != Gathering::kNone) {
-            const Gather gather = make_gather(frame, copied->x, static_cast<char*>(p.y0), log_bytes, gathering);
-            return launch_gather<t>(gather, gathering, log_bytes, stream);
+            return launch_gather<t>(make_gather(frame, copied->x, y, log_bytes, gathering), gathering, log_bytes, stream);
         }
     }
     if (are_runs) return launch_runs<t>(planned, stream);

@@ -82,12 +82,12 @@ struct LineWalk {
     int place = static_cast<int>(threadIdx.x) % kPerLine * kBytes;
 };
 
-// Reads lines of x by accesses of kBytes, up to 16 of a thread under way at once.
-template <int kBytes, int kThreads, int kLogLines, class Tile>
-__device__ __forceinline__ void read_lines(const Piece& p, const Tile& t, char* shared) {
+// Reads lines of x by accesses of kBytes, up to 16 of a thread under way at once, or 8 where there are many narrow ones.
+template <int kBytes, int kThreads, int kLogLines, class Source, class Tile>
+__device__ __forceinline__ void read_lines(const Source& p, const Tile& t, char* shared) {
     using Type = typename Access<kBytes>::Type;
     using Walk = LineWalk<kBytes, kThreads, kLogLines>;
-    constexpr int kAtOnce = Walk::kCount < 16 ? Walk::kCount : 16;
+    constexpr int kMost = kBytes < 4 ? 8 : 16, kAtOnce = Walk::kCount < kMost ? Walk::kCount : kMost;
     const Walk walk;
     const int mask = (1 << t.log_down) - 1, left = (t.num_across << p.log_bytes) - walk.place;
     char* const to = shared + walk.first * (4 * kPitchWords) + walk.place;
@@ -196,65 +196,74 @@ __device__ __forceinline__ void store_column(char* to, const std::uint32_t (&wor
     }
 }
 
-// Writes y by accesses of kRows elements. A warp takes 32 lines and kRows words of them: 32 / kRows accesses that follow each other in y,
-// for each of as many columns as these words hold.
-template <int kItemBytes, int kRows, int kThreads, int kLogLines, class Tile>
-__device__ __forceinline__ void write_columns(const Piece& p, const Tile& t, const char* shared) {
+// Writes unit `unit` of a tile by accesses of kRows elements: a warp takes 32 lines and kRows words of them, 32 / kRows accesses that
+// follow each other in y, for each of as many columns as these words hold.
+template <int kItemBytes, int kRows, int kLogLines, class Source, class Tile>
+__device__ __forceinline__ void write_columns(const Source& p, const Tile& t, const char* shared, int unit) {
     constexpr int kColumns = 4 / kItemBytes, kGroups = (1 << kLogLines) / 32;
-    constexpr int kUnits = kGroups * (kLineWords / kRows);  // of a warp each
     const int lane = static_cast<int>(threadIdx.x) % 32;
-#pragma unroll 2
-    for (int unit = static_cast<int>(threadIdx.x) / 32; unit < kUnits; unit += kThreads / 32) {
-        const int line = unit % kGroups * 32 + lane % (32 / kRows) * kRows;
-        const int word = unit / kGroups * kRows + lane / (32 / kRows);
-        const int row = line & ((1 << t.log_down) - 1);
-        const int column = ((line >> t.log_down) * kLineWords + word) * kColumns;
-        if (row >= t.num_down || column >= t.num_across) continue;
-        const auto* from = reinterpret_cast<const std::uint32_t*>(shared) + line * kPitchWords + word;
-        std::uint32_t words[kRows], turned[kColumns][(kRows * kItemBytes + 3) / 4];
+    const int line = unit % kGroups * 32 + lane % (32 / kRows) * kRows;
+    const int word = unit / kGroups * kRows + lane / (32 / kRows);
+    const int row = line & ((1 << t.log_down) - 1);
+    const int column = ((line >> t.log_down) * kLineWords + word) * kColumns;
+    if (row >= t.num_down || column >= t.num_across) return;
+    const auto* from = reinterpret_cast<const std::uint32_t*>(shared) + line * kPitchWords + word;
+    std::uint32_t words[kRows], turned[kColumns][(kRows * kItemBytes + 3) / 4];
 #pragma unroll
-        for (int r = 0; r < kRows; ++r) words[r] = from[r * kPitchWords];
-        turn_words<kItemBytes, kRows>(words, turned);
+    for (int r = 0; r < kRows; ++r) words[r] = from[r * kPitchWords];
+    turn_words<kItemBytes, kRows>(words, turned);
 #pragma unroll
-        for (int e = 0; e < kColumns; ++e) {
-            if (column + e >= t.num_across) continue;
-            store_column<kItemBytes * kRows>(t.find_column(p, column + e) + row * kItemBytes, turned[e]);
-        }
+    for (int e = 0; e < kColumns; ++e) {
+        if (column + e >= t.num_across) continue;
+        store_column<kItemBytes * kRows>(t.find_column(p, column + e) + row * kItemBytes, turned[e]);
     }
 }
 
 // The same for elements of two words, one column at a time. Where two lines make an access, half a warp has all even lines: the other half,
 // which has the next column, reads its words in another order, so that one half's words lie in even banks and the other's in odd ones.
-template <int kRows, int kThreads, int kLogLines, class Tile>
-__device__ __forceinline__ void write_wide_columns(const Piece& p, const Tile& t, const char* shared) {
-    constexpr int kItemBytes = 8, kColumns = kLineWords / 2, kGroups = (1 << kLogLines) / 32;
-    constexpr int kUnits = kGroups * (kColumns / kRows);
+template <int kRows, int kLogLines, class Source, class Tile>
+__device__ __forceinline__ void write_wide_columns(const Source& p, const Tile& t, const char* shared, int unit) {
+    constexpr int kItemBytes = 8;
+    constexpr int kColumns = kLineWords / 2, kGroups = (1 << kLogLines) / 32;
     const int lane = static_cast<int>(threadIdx.x) % 32;
-#pragma unroll 4
-    for (int unit = static_cast<int>(threadIdx.x) / 32; unit < kUnits; unit += kThreads / 32) {
-        const int line = unit % kGroups * 32 + lane % (32 / kRows) * kRows;
-        const int in_line = unit / kGroups * kRows + lane / (32 / kRows);
-        const int row = line & ((1 << t.log_down) - 1);
-        const int column = (line >> t.log_down) * kColumns + in_line;
-        if (row >= t.num_down || column >= t.num_across) continue;
-        const int swap = lane / (32 / kRows);
-        const auto* from = reinterpret_cast<const std::uint32_t*>(shared) + line * kPitchWords + 2 * in_line;
-        std::uint32_t words[2 * kRows], ordered[2 * kRows];
+    const int line = unit % kGroups * 32 + lane % (32 / kRows) * kRows;
+    const int in_line = unit / kGroups * kRows + lane / (32 / kRows);
+    const int row = line & ((1 << t.log_down) - 1);
+    const int column = (line >> t.log_down) * kColumns + in_line;
+    if (row >= t.num_down || column >= t.num_across) return;
+    const int swap = lane / (32 / kRows);
+    const auto* from = reinterpret_cast<const std::uint32_t*>(shared) + line * kPitchWords + 2 * in_line;
+    std::uint32_t words[2 * kRows], ordered[2 * kRows];
 #pragma unroll
-        for (int k = 0; k < 2 * kRows; ++k) words[k] = from[k / 2 * kPitchWords + (k % 2 ^ swap)];
+    for (int k = 0; k < 2 * kRows; ++k) words[k] = from[k / 2 * kPitchWords + (k % 2 ^ swap)];
 #pragma unroll
-        for (int k = 0; k < 2 * kRows; ++k) ordered[k] = swap == 0 ? words[k] : words[k ^ 1];
-        store_column<kItemBytes * kRows>(t.find_column(p, column) + row * kItemBytes, ordered);
-    }
+    for (int k = 0; k < 2 * kRows; ++k) ordered[k] = swap == 0 ? words[k] : words[k ^ 1];
+    store_column<kItemBytes * kRows>(t.find_column(p, column) + row * kItemBytes, ordered);
 }
+
+// How a tile's columns are written by accesses of 2^kLogY bytes.
+template <int kItemBytes, int kLogY, int kLogLines>
+struct ColumnWalk {
+    static constexpr int kRows = (1 << kLogY) / kItemBytes < 1 ? 1 : (1 << kLogY) / kItemBytes;
+    static constexpr int kItemWords = kItemBytes == 8 ? 2 : 1;
+    static constexpr int kUnits = (1 << kLogLines) / 32 * (kLineWords / kItemWords / kRows);  // of a warp each
+
+    template <class Source, class Tile>
+    static __device__ __forceinline__ void write(const Source& p, const Tile& t, const char* shared, int unit) {
+        if constexpr (kItemBytes == 8) {
+            write_wide_columns<kRows, kLogLines>(p, t, shared, unit);
+        } else {
+            write_columns<kItemBytes, kRows, kLogLines>(p, t, shared, unit);
+        }
+    }
+};
 
 template <int kItemBytes, int kLogY, int kThreads, int kLogLines, class Tile>
 __device__ __forceinline__ void write_as_wide(const Piece& p, const Tile& t, const char* shared) {
-    constexpr int kRows = (1 << kLogY) / kItemBytes < 1 ? 1 : (1 << kLogY) / kItemBytes;
-    if constexpr (kItemBytes == 8) {
-        write_wide_columns<kRows, kThreads, kLogLines>(p, t, shared);
-    } else {
-        write_columns<kItemBytes, kRows, kThreads, kLogLines>(p, t, shared);
+    using Walk = ColumnWalk<kItemBytes, kLogY, kLogLines>;
+#pragma unroll(kItemBytes == 8 ? 4 : 2)
+    for (int unit = static_cast<int>(threadIdx.x) / 32; unit < Walk::kUnits; unit += kThreads / 32) {
+        Walk::write(p, t, shared, unit);
     }
 }
 

@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <utility>
 
 #include "common/launch.hpp"
 #include "strided_copy/packed.cuh"
+#include "strided_copy/panels.cuh"
 #include "strided_copy/pieces.cuh"
 
 namespace aicf::strided_copy {
@@ -202,6 +204,31 @@ inline bool plan_lines(const Shape& shape, int log_bytes, int threads, Rung rung
     if (rung < Rung::kGathered) return log_bytes <= 2 && plan_packed(shape, log_bytes, kLogMostLines, piece);
     return plan_packed(shape, log_bytes, kLogMostLines, piece) &&
            (count_tiles(*piece) >= kFewTiles || plan_packed(shape, log_bytes, find_log_few_lines(threads), piece));
+}
+
+// Fills in small tiles of a packed piece without folds, if 31 bits hold its steps and a grid its tiles. Returns whether they do.
+inline bool make_panels(const Piece& piece, Panels* panels, dim3* grid) {
+    constexpr int kLogLineBytes = 7, kMostAlongGrid = 65535, kFewAxes = 3;
+    const Axis &down = piece.axes[0], &across = piece.axes[1];
+    const Axis outer = piece.num_axes == kFewAxes ? piece.axes[kFewAxes - 1] : Axis{1, 0, 0, {}};
+    if (piece.num_axes > kFewAxes || piece.down.step != 0 || piece.across.step != 0) return false;
+    if (std::max(std::abs(down.x_step), std::abs(across.y_step)) > kMostCounted) return false;
+    const int log_down = std::min(find_ceil_log(down.extent), kLogPanelLines);
+    const int log_across = kLogLineBytes - piece.log_bytes + kLogPanelLines - log_down;
+    const std::int64_t tiles_down = (down.extent - 1 >> log_down) + 1, tiles_across = (across.extent - 1 >> log_across) + 1;
+    if (std::max(tiles_across, outer.extent) > kMostAlongGrid) return false;
+    *panels = {piece.x,
+               piece.y,
+               outer.x_step,
+               outer.y_step,
+               static_cast<int>(down.extent),
+               static_cast<int>(across.extent),
+               static_cast<int>(down.x_step),
+               static_cast<int>(across.y_step),
+               log_down,
+               log_across};
+    *grid = dim3(static_cast<unsigned>(tiles_down), static_cast<unsigned>(tiles_across), static_cast<unsigned>(outer.extent));
+    return true;
 }
 
 // Rows of neighbours on both sides that allow only narrow accesses, in packs of 16 bytes of y: a row has as many as one that begins a byte

@@ -154,6 +154,37 @@ def test_short_axes_that_go_on_in_others_share_a_tile(
     np.testing.assert_array_equal(permute(device, open_kernel(kernel), x, order), x.transpose(order))
 
 
+# Slabs by themselves, and several to a block, the last of them short of some; rows with words behind them, and without; x turned or not.
+SLABS = [
+    ((403, 2, 25, 38), (0, 3, 2, 1)),
+    ((1333, 1, 3, 6), (0, 1, 3, 2)),
+    ((1800, 4, 8, 2), (0, 2, 3, 1)),
+    ((134, 1, 49, 64), (0, 1, 3, 2)),
+]
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "int32", "int64"])
+@pytest.mark.parametrize(("shape", "order"), SLABS, ids=str)
+def test_slabs_move_every_element(device: Device, open_kernel: Open, shape: tuple[int, ...], order: tuple[int, ...], dtype: str) -> None:
+    rng = np.random.default_rng(23)
+    x = rng.integers(0, 127, (1, *shape)).astype(dtype)
+    axes = (0, *(1 + axis for axis in order))
+    np.testing.assert_array_equal(permute(device, open_kernel("gathered"), x, axes), x.transpose(axes))
+
+
+@pytest.mark.parametrize("dtype", ["int16", "int32"])
+def test_lanes_that_read_slabs_meet_in_pairs_at_most(device: Device, open_kernel: Open, dtype: str) -> None:
+    if device.observer is None:
+        pytest.skip("conflicts are counted on the emulated device")
+    x = np.zeros((1, 414, 38, 25, 2), dtype)
+    with device.observer.observe((), counters=True):
+        device.observer.take_counters()
+        permute(device, open_kernel("gathered"), x, (0, 1, 4, 3, 2))
+        (counted,) = device.observer.take_counters()
+    assert counted.counts["shared_load_wavefronts"] > 0
+    assert counted.counts["shared_load_conflicts"] <= counted.counts["shared_load_wavefronts"] / 2
+
+
 @pytest.mark.parametrize("shape", [(64, 64), (128, 256), (256, 33), (49, 200)], ids=str)
 @pytest.mark.parametrize(
     ("kernel", "dtype"), [("packed", "uint8"), ("packed", "int16"), ("packed", "int32"), ("gathered", "int32"), ("gathered", "int64")]
