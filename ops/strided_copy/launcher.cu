@@ -414,6 +414,8 @@ AicfStatus launch_slabs_of(const SlabPlan& plan, const char* x, char* y, cudaStr
     return plan.num_axes <= kFewAxes ? launch(make_slabs<kFewAxes>(plan, x, y)) : launch(make_slabs<kMaxAxes>(plan, x, y));
 }
 
+// A template so that only variants that launch slabs compile them.
+template <Tunables>
 AicfStatus launch_slabs(const SlabPlan& plan, const char* x, char* y, int log_bytes, cudaStream_t stream) {
     switch (log_bytes) {
         case 0: return launch_slabs_of<std::uint8_t>(plan, x, y, stream);
@@ -453,7 +455,7 @@ AicfStatus launch_best_way(const Params& p, cudaStream_t stream) {
         if (gathering == Gathering::kNone && planned.are_alike && are_poor_tiles(first)) {
             SlabPlan slabs;
             if (plan_slabs(frame, copied->x, y, std::int64_t{1} << log_bytes, &slabs)) {
-                return launch_slabs(slabs, copied->x, y, log_bytes, stream);
+                return launch_slabs<t>(slabs, copied->x, y, log_bytes, stream);
             }
             gathering = choose_gathering(frame, log_bytes, first.way == Way::kTiles);
         }
