@@ -45,6 +45,10 @@ _PARTS = (
     "clusters-{}",
     "parts-{}",
     "decode-{}",
+    "apart-{}",
+    "twos-{}",
+    "fp32-{}",
+    "seen-{}",
 )
 TIMES = [find_folder() / f"h200-{part.format(OP)}.json" for part in _PARTS]
 DEVICE = "NVIDIA H200"
