@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contract.kernels import FrozenKernel
 from contract.layout import SOURCES, hash_value
 from deploy.errors import DeployError
-from deploy.selection import DeployedOp
+from deploy.selection import DeployedOp, has_generated_struct
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"[^\n]*\n', re.MULTILINE)
 # A constant with a value of its own, which shifts no other.
@@ -89,7 +89,8 @@ def _flatten_op(op: DeployedOp, headers: dict[str, tuple[str, str]]) -> None:
     """Add the headers of an op's kernels, of its own those of the present interface alone.
 
     Kernels of an earlier one that this extends, which the index vouches for, take a pointer to the longer struct. Where all are, the header
-    is that of a kernel which is not in the library.
+    is that of a kernel which is not in the library. An interface that was written by hand once and is generated now is in the header that
+    includes what was generated.
     """
     include = str(op.interface["include"])
     present = hash_value(op.interface)
@@ -97,9 +98,11 @@ def _flatten_op(op: DeployedOp, headers: dict[str, tuple[str, str]]) -> None:
     if all(kernel.manifest["interface"] != present for kernel in kernels):
         names = ", ".join(kernel.name for kernel in op.kernels)
         raise DeployError(f"{op.name}: {names}: sealed with an earlier C interface than the op has, and no frozen kernel has its header")
+    with_present = [kernel for kernel in kernels if kernel.manifest["interface"] == present]
+    generated = [kernel for kernel in with_present if has_generated_struct(kernel, include)]
+    having = {kernel.name for kernel in generated or with_present}
     for kernel in kernels:
-        own = "" if kernel.manifest["interface"] == present else f"{op.name}/"
-        _flatten(kernel, include, headers, left_out=own)
+        _flatten(kernel, include, headers, left_out="" if kernel.name in having else f"{op.name}/")
 
 
 def _flatten(kernel: FrozenKernel, name: str, headers: dict[str, tuple[str, str]], left_out: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from contract.frozen_set import list_ops, load_kernels
 from contract.index import read_index
 from contract.kernels import FrozenKernel
-from contract.layout import hash_value
+from contract.layout import SOURCES, hash_value
 from deploy.errors import DeployError
 
 Row = Mapping[str, Any]
@@ -76,7 +76,9 @@ def _select_op(folder: Path, archs: Sequence[str], patterns: Sequence[str]) -> D
     present = hash_value(op.description["interface"])
     header = None
     if all(kernel.manifest["interface"] != present for kernel in op.kernels.values()):
-        header = next((k for k in load_kernels(index).kernels.values() if k.manifest["interface"] == present), None)
+        include = str(op.description["interface"]["include"])
+        having = [k for k in load_kernels(index).kernels.values() if k.manifest["interface"] == present]
+        header = next((k for k in having if has_generated_struct(k, include)), having[0] if having else None)
     read = [*op.kernels.values(), *([header] if header else [])]
     for kernel in {k.folder: k for k in read}.values():  # a revision's sources, once
         kernel.check_sources()
@@ -84,3 +86,9 @@ def _select_op(folder: Path, archs: Sequence[str], patterns: Sequence[str]) -> D
     medians = tuple(row for row in op.medians if row["kernel"] in winners)
     surveys = tuple(s for s in op.surveys.values() if op.description["cost"] is not None and not s["weights"].keys().isdisjoint(op.kernels))
     return DeployedOp(op.description, tuple(op.kernels.values()), op.entries, medians, surveys, header)
+
+
+def has_generated_struct(kernel: FrozenKernel, include: str) -> bool:
+    """Say whether the header of a kernel's op includes the struct that is generated from ``op.py``, and has none that a person wrote."""
+    folder, _, _ = include.partition("/")
+    return f'#include "{folder}/params.h"' in kernel.read_source(f"{SOURCES}/{include}").decode()

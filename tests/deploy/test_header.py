@@ -70,6 +70,21 @@ def test_of_an_op_that_grew_the_present_header_is_taken() -> None:
         make_header([alone])
 
 
+@pytest.mark.parametrize("generated_first", [False, True])
+def test_a_struct_that_is_generated_now_stands_for_one_that_was_written_by_hand(generated_first: bool) -> None:
+    by_hand = STRUCT.format("")
+    op = make_op("op", (CODES.format(""), by_hand), (CODES.format(""), '#include "op/params.h"\n'))
+    hand, generated = op.kernels
+    cast(Any, hand).sources["op/api.hpp"] = by_hand + "/* kept by hand */ int8_t of_old;\n"
+    cast(Any, generated).sources |= {"op/api.hpp": '#include "op/params.h"\n', "op/params.h": by_hand}
+    interface = op.interface | {"include": "op/api.hpp"}
+    for kernel in op.kernels:
+        kernel.manifest["interface"] = hash_value(interface)
+    op = replace(op, description={"op": "op", "interface": interface}, kernels=op.kernels[::-1] if generated_first else op.kernels)
+    text = make_header([op])
+    assert text.count("typedef struct Params {") == 1 and "of_old" not in text
+
+
 @pytest.mark.parametrize(
     ("codes", "struct", "named"),
     [
