@@ -1,4 +1,4 @@
-"""Regret: how much longer the chosen kernel takes than the fastest one that was timed, as a share."""
+"""Regret: how much longer the chosen kernel takes than the fastest frozen one that was timed, as a share."""
 
 from __future__ import annotations
 
@@ -57,8 +57,13 @@ def find_regret(times_us: Mapping[str, float], chosen: str) -> float | None:
 
 
 def judge(core: DecisionCore, rows: Sequence[TimesRow]) -> NDArray[np.float64]:
-    """Return the regrets of the choices for rows of times, NaN where the chosen kernel was not timed."""
-    return np.array([find_regret(row["times_us"], choose(core, row)[0]) for row in rows], np.float64)
+    """Return the regrets of the choices for rows of times, among the kernels that could be chosen; NaN where the chosen was not timed.
+
+    Variants that were timed beside them and are not frozen say what the set lacks, and nothing of the choice.
+    """
+    kernels = set(core.table.kernels)
+    known = [{name: us for name, us in row["times_us"].items() if name in kernels} for row in rows]
+    return np.array([find_regret(times, choose(core, row)[0]) for times, row in zip(known, rows, strict=True)], np.float64)
 
 
 def cross_validate(measured: Measured, *, at_home: bool = False, finer: bool = True, heeds_far: bool = False) -> NDArray[np.float64]:
