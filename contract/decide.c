@@ -223,20 +223,17 @@ static void count_tiles(const AicfTable* t, const AicfQuery* q, double rate, con
  * along the other edge takes its time, however short this one is. */
 static void choose_edge(const AicfTable* t, const AicfQuery* q, double rate, const AicfModel* model, int size, Tiles* tiles) {
     const int64_t kStep = 8, kMore = 80;
-    Tiles best = *tiles;
-    double least = INFINITY;
-    for (int i = 0; i < AICF_MOST_EDGES; ++i) {
-        const int64_t edge = model->edges[size] - i * kStep;
-        if (edge < model->least[size]) break;
-        Tiles each = *tiles;
-        each.edges[size] = edge;
+    const int64_t first = model->edges[size];
+    double least = tiles->waves * (double)(first + kMore);
+    Tiles each = *tiles;
+    for (int i = 1; i < AICF_MOST_EDGES && first - i * kStep >= model->least[size]; ++i) {
+        each.edges[size] = first - i * kStep;
         count_tiles(t, q, rate, model, &each);
-        const double time = each.waves * (double)(edge + kMore);
+        const double time = each.waves * (double)(each.edges[size] + kMore);
         if (time >= least) continue;
         least = time;
-        best = each;
+        *tiles = each;
     }
-    *tiles = best;
 }
 
 static void find_terms(const AicfTable* t, const AicfQuery* q, const AicfKernel* kernel, const AicfModel* model, double* terms) {

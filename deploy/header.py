@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 
 from contract.kernels import FrozenKernel
-from contract.layout import SOURCES, hash_value
+from contract.layout import SOURCES
 from deploy.errors import DeployError
-from deploy.selection import DeployedOp, has_generated_struct
+from deploy.selection import DeployedOp, list_with_header
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"[^\n]*\n', re.MULTILINE)
 # A constant with a value of its own, which shifts no other.
@@ -93,14 +93,11 @@ def _flatten_op(op: DeployedOp, headers: dict[str, tuple[str, str]]) -> None:
     includes what was generated.
     """
     include = str(op.interface["include"])
-    present = hash_value(op.interface)
     kernels = (*op.kernels, *([op.header] if op.header else []))
-    if all(kernel.manifest["interface"] != present for kernel in kernels):
+    having = {kernel.name for kernel in list_with_header(kernels, op.interface)}
+    if not having:
         names = ", ".join(kernel.name for kernel in op.kernels)
         raise DeployError(f"{op.name}: {names}: sealed with an earlier C interface than the op has, and no frozen kernel has its header")
-    with_present = [kernel for kernel in kernels if kernel.manifest["interface"] == present]
-    generated = [kernel for kernel in with_present if has_generated_struct(kernel, include)]
-    having = {kernel.name for kernel in generated or with_present}
     for kernel in kernels:
         _flatten(kernel, include, headers, left_out="" if kernel.name in having else f"{op.name}/")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -76,9 +76,7 @@ def _select_op(folder: Path, archs: Sequence[str], patterns: Sequence[str]) -> D
     present = hash_value(op.description["interface"])
     header = None
     if all(kernel.manifest["interface"] != present for kernel in op.kernels.values()):
-        include = str(op.description["interface"]["include"])
-        having = [k for k in load_kernels(index).kernels.values() if k.manifest["interface"] == present]
-        header = next((k for k in having if has_generated_struct(k, include)), having[0] if having else None)
+        header = next(iter(list_with_header(load_kernels(index).kernels.values(), op.description["interface"])), None)
     read = [*op.kernels.values(), *([header] if header else [])]
     for kernel in {k.folder: k for k in read}.values():  # a revision's sources, once
         kernel.check_sources()
@@ -88,7 +86,9 @@ def _select_op(folder: Path, archs: Sequence[str], patterns: Sequence[str]) -> D
     return DeployedOp(op.description, tuple(op.kernels.values()), op.entries, medians, surveys, header)
 
 
-def has_generated_struct(kernel: FrozenKernel, include: str) -> bool:
-    """Say whether the header of a kernel's op includes the struct that is generated from ``op.py``, and has none that a person wrote."""
-    folder, _, _ = include.partition("/")
-    return f'#include "{folder}/params.h"' in kernel.read_source(f"{SOURCES}/{include}").decode()
+def list_with_header(kernels: Iterable[FrozenKernel], interface: Row) -> list[FrozenKernel]:
+    """Return the kernels of an op whose header has its C interface: those that include the struct generated from ``op.py``, if any do."""
+    include, present = str(interface["include"]), hash_value(interface)
+    generated = f'#include "{include.partition("/")[0]}/params.h"'
+    having = [kernel for kernel in kernels if kernel.manifest["interface"] == present]
+    return [kernel for kernel in having if generated in kernel.read_source(f"{SOURCES}/{include}").decode()] or having

@@ -127,7 +127,7 @@ def run(
         return _report(folder)
     if op is None:
         raise UseError(f"survey {action} needs an op: one of {', '.join(list_ops()) or '(none is frozen)'}")
-    find_op(op)
+    spec = find_op(op).op
     if action in (Action.FIT, Action.ADOPT):
         if not file:
             raise UseError(f"survey {action} needs files of times: those that `survey measure {op}` wrote")
@@ -136,7 +136,7 @@ def run(
         return _judge_recorded(op, arch or _ARCH, folder)
     wanted = _NUM_PROBLEMS if problems is None else problems
     budget_s = _BUDGET_S if budget is None else budget
-    draw = _Draw(_SEEDS[action] if seed is None else seed, wanted, make_filter(find_op(op).op, where) if where else None)
+    draw = _Draw(_SEEDS[action] if seed is None else seed, wanted, make_filter(spec, where) if where else None)
     return _measure(action, op, draw, budget_s, folder, variant or [])
 
 
@@ -157,7 +157,7 @@ def _measure(action: Action, op: str, draw: _Draw, budget_s: float, folder: Path
     kernels = FrozenKernels(device, candidates.frozen, candidates.calls)
     spec = find_op(op).op
     drawn = draw_unmeasured(spec, kernels.core, draw.problems, draw.seed, draw.keeps)
-    if not drawn:
+    if not drawn and draw.keeps is not None:
         raise UseError(f"--where: no problem of {op}'s population is such, that no median is known of")
     rows = time_problems(spec, kernels, Timer(device, POLICY), drawn, budget_s)
     regrets = Summary.of([row["regret"] for row in rows])

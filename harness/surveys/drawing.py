@@ -63,9 +63,11 @@ def draw_unmeasured(op: Op, core: DecisionCore, count: int, seed: int, keeps: Ca
             break
         known = {name: value for name, value in attributes.items() if name in core.table.names.attributes}
         query = core.interface.make_query(Problem(sizes, known, strides))
+        if keeps is not None and not keeps(query):
+            continue
         asked = core.ask(query)
         is_affordable = asked.num_bytes <= _MAX_BYTES and asked.flops <= _MAX_FLOPS
-        if asked.legal and is_affordable and not core.list_exact_times(asked) and (keeps is None or keeps(query)):
+        if asked.legal and is_affordable and not core.list_exact_times(asked):
             found.setdefault((query.sizes, query.values, *query.strides.items()), query)
     return list(found.values())
 

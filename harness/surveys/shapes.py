@@ -12,7 +12,8 @@ import itertools
 from collections.abc import Mapping
 from typing import Any
 
-# ``tile``: edges by size, ``slots``: tiles that are worked on at once, ``idle_us``: what a wave that is not full loses at most.
+# ``tile``: edges by size, ``slots``: tiles that are worked on at once, ``idle_us``: what a wave that is not full loses at most,
+# ``least``: by size, the least edge among which the kernel looks for the tile's when it is launched.
 Shape = Mapping[str, Any]
 
 _SLOTS = (1.0, 0.125, 0.25, 0.5, 2.0)
