@@ -50,13 +50,22 @@ class Axes:
         """Return what problems have in common whose times may stand for each other."""
         return _join(classes, self.names[: self.num_group])
 
-    def name_survey_group(self, classes: Mapping[str, str | None]) -> str:
-        """Return what problems have in common by which a survey pools its errors."""
-        return _join(classes, self.names[: self.num_survey])
+    def list_survey_classes(self, classes: Mapping[str, str | None]) -> tuple[str, ...]:
+        """Return what problems have in common by which a survey pools its errors: a class of each of its axes."""
+        return tuple(str(classes[name]) for name in self.names[: self.num_survey])
+
+    def pool(self, groups: Sequence[Sequence[str]]) -> str:
+        """Return the name of survey groups, given by their classes, whose problems speak for each other: they differ on one axis."""
+        return "/".join("+".join(dict.fromkeys(each)) for each in zip(*groups, strict=True)) or ANY
 
     def name_apart(self, classes: Mapping[str, str | None]) -> str:
         """Return the name of a call's bucket without the architecture, by which a survey leaves it out."""
         return _join(classes, self.names)
+
+
+def split_survey_group(name: str) -> list[list[str]]:
+    """Return the classes of a survey's group by axis, ``[["bfloat16", "float16"], ["nk"]]`` for ``bfloat16+float16/nk``."""
+    return [part.split("+") for part in name.split("/")]
 
 
 def _join(classes: Mapping[str, str | None], names: Sequence[str]) -> str:

@@ -54,6 +54,14 @@ static bool has_classes(const int32_t* left, const int32_t* right, int count) {
     return memcmp(left, right, (size_t)count * sizeof *left) == 0;
 }
 
+/* Whether a query's classes are all among those of a survey's point. */
+static bool speaks_for(const AicfSurveyPoint* point, const int32_t* classes, int count) {
+    for (int axis = 0; axis < count; ++axis) {
+        if (classes[axis] < 0 || (point->classes[axis] >> classes[axis] & 1) == 0) return false;
+    }
+    return true;
+}
+
 /* ------------------------------------------------------------------------------------------------- what a call is */
 
 static bool holds(const AicfTable* t, const AicfCondition* c, const AicfCall* call) {
@@ -294,7 +302,7 @@ static void find_corrections(const AicfTable* t, const AicfQuery* q, double* cor
     for (int k = 0; k < t->num_kernels; ++k) off[k] = says[k] = exact[k] = counts[k] = 0;
     for (int p = 0; p < t->num_survey_points; ++p) {
         const AicfSurveyPoint* point = &t->survey_points[p];
-        if (!has_classes(point->classes, q->classes, t->num_survey_axes)) continue;
+        if (!speaks_for(point, q->classes, t->num_survey_axes)) continue;
         double distance = kNearest + (point->is_loose >= 0 && point->is_loose != q->is_loose ? kOtherRows : 0.0);
         for (int i = 0; i < t->num_sizes; ++i) {
             const double difference = point->logs[i] - q->logs[i];

@@ -102,8 +102,8 @@ typedef struct AicfTime {
 
 /* A surveyed problem; its errors are row `i` of the table's `errors` where this is point `i`. */
 typedef struct AicfSurveyPoint {
-    int32_t classes[AICF_MAX_AXES];
-    int32_t is_loose; /* as a query's; -1: not known */
+    uint64_t classes[AICF_MAX_AXES]; /* of each axis those whose calls it speaks for, a bit each */
+    int32_t is_loose;                /* as a query's; -1: not known */
     double logs[AICF_MAX_SIZES];
 } AicfSurveyPoint;
 
@@ -154,7 +154,8 @@ typedef struct AicfModel {
 
 typedef struct AicfTable {
     int32_t num_sizes, num_attributes, num_tensors, num_kernels;
-    /* Medians of the same classes on the first `num_group_axes` axes may stand for each other, errors of a survey on `num_survey_axes`. */
+    /* Medians of the same classes on the first `num_group_axes` axes may stand for each other; a survey's points have the first
+     * `num_survey_axes`. */
     int32_t num_axes, num_group_axes, num_survey_axes;
     int32_t num_conditions; /* of kernels; those of classes follow them */
     int32_t num_classes, num_winners, num_fallbacks, num_points;

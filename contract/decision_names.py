@@ -43,6 +43,7 @@ class Names:
             ("attributes", len(attributes), c.MAX_ATTRIBUTES),
             ("tensors", len(tensors), c.MAX_TENSORS),
             ("choices of an attribute", max(map(len, attributes.values()), default=0), 64),
+            ("classes of an axis", max(map(len, classes), default=0), 64),
         ):
             if count > most:
                 raise FrozenError(f"{description['op']}: {count} {what}; a decision looks at {most} at most")

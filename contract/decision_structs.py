@@ -95,7 +95,7 @@ class AicfTime(ctypes.Structure):
 class AicfSurveyPoint(ctypes.Structure):
     """A surveyed problem."""
 
-    _fields_ = (("classes", INT32 * MAX_AXES), ("is_loose", INT32), ("logs", DOUBLE * MAX_SIZES))
+    _fields_ = (("classes", UINT64 * MAX_AXES), ("is_loose", INT32), ("logs", DOUBLE * MAX_SIZES))
 
 
 class AicfRow(ctypes.Structure):

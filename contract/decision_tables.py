@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from contract import decision_structs as c
+from contract.axes import split_survey_group
 from contract.calls import Interface, Problem, find_row
 from contract.conditions import make_condition
 from contract.decision_names import Names, make_conditions
@@ -264,7 +265,10 @@ def _add_survey(table: DecisionTable, survey: Row, place: Mapping[str, int]) -> 
     for winner in table.lists["winners"]:
         winner.is_apart = tuple(winner.classes[: len(names.axes.names)]) in apart
     for group in survey["groups"]:
-        classes = [names.find_class(axis, name) for axis, name in enumerate(group["group"].split("/")[: names.axes.num_survey])]
+        classes = [
+            sum(1 << number for name in parts if (number := names.find_class(axis, name)) >= 0)
+            for axis, parts in enumerate(split_survey_group(group["group"])[: names.axes.num_survey])
+        ]
         columns = {known[name]: num_sizes + i for i, name in enumerate(group["kernels"]) if name in known}
         for point in group["points"]:
             _check_point(names, group, point)

@@ -20,11 +20,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from contract.calls import Problem
+from contract.calls import Problem, find_row
 from contract.decision import Asked, DecisionCore, open_core
 from contract.decision_tables import make_model
 from contract.frozen_set import FrozenOp
 from harness.errors import FrozenUseError
+from harness.spec.dtypes import find_dtype
 from harness.surveys.least_squares import choose_columns, solve_columns
 from harness.surveys.shapes import Shape, list_shapes
 
@@ -70,8 +71,32 @@ class Measured:
         self.rivals = {entry["kernel"] for entry in frozen.entries if entry["role"] != "fallback"}
         interface = frozen.description["interface"]
         self.shapes = [list_shapes(interface, frozen.kernels[name].manifest["prior"]) for name in self.kernels]
+        self.groups = self._pool_groups(measured)
         self._terms: dict[int, _Floats] = {}
         self._fits: dict[tuple[int, bytes, int | None, int | None, bool], tuple[Model, _Floats]] = {}
+
+    def _pool_groups(self, rows: Sequence[TimesRow]) -> list[str]:
+        """Return the group of each problem by whose errors its kernels' models are set right.
+
+        Classes of dtypes whose elements are as large and whose flops are of the same unit are one group: what bfloat16 takes, float16 takes.
+        """
+        axes, interface = self.core.table.names.axes, self.frozen.description["interface"]
+        classes = [axes.list_survey_classes(self.core.find_classes(each)) for each in self.asked]
+        kinds: dict[tuple[str, ...], set[tuple[int, ...]]] = {}
+        for own, asked, row in zip(classes, self.asked, rows, strict=True):
+            dtypes = [find_row(tensor["dtype"], row["attributes"]) for tensor in interface["tensors"]]
+            kinds.setdefault(own, set()).add((asked.struct.unit, *(find_dtype(name).itemsize for name in dtypes)))
+        dtypes_at = axes.names.index("dtypes") if "dtypes" in axes.names[: axes.num_survey] else None
+
+        def name(own: tuple[str, ...]) -> str:
+            if dtypes_at is None:
+                return axes.pool([own])
+            rest = own[:dtypes_at] + own[dtypes_at + 1 :]
+            alike = (each for each in kinds if each[:dtypes_at] + each[dtypes_at + 1 :] == rest and kinds[each] == kinds[own])
+            return axes.pool(sorted(alike))
+
+        names = {own: name(own) for own in kinds}
+        return [names[own] for own in classes]
 
     def find_terms(self, kernel: int) -> _Floats:
         """Return the terms of a kernel's time by problem and shape."""
@@ -193,8 +218,7 @@ def _describe_groups(measured: Measured, kept: Sequence[int], errors: Mapping[st
     core = measured.core
     groups: dict[tuple[str, bool], list[int]] = {}
     for i in kept:
-        name = core.table.names.axes.name_survey_group(core.find_classes(measured.asked[i]))
-        groups.setdefault((name, bool(measured.asked[i].struct.is_loose)), []).append(i)
+        groups.setdefault((measured.groups[i], bool(measured.asked[i].struct.is_loose)), []).append(i)
     listed = [
         {"group": name, "loose": loose} | _describe_group(core, [measured.asked[i] for i in at], {k: e[at] for k, e in errors.items()})
         for (name, loose), at in sorted(groups.items())

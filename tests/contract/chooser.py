@@ -157,9 +157,10 @@ def predict_us(
     sizes = sorted(call.sizes)
     outer = [[s] if isinstance(s, int) else s[:-1] for s in call.strides.values()]
     loose = any(stride % 8 for strides in outer for stride in strides)
-    own = "/".join(str(classes[axis]) for axis in list_axes(op, "survey")) or "any"
+    own = [str(classes[axis]) for axis in list_axes(op, "survey")] or ["any"]
     for group in survey["groups"]:
-        if group["group"] == own and name in group["kernels"]:
+        spoken_for = all(each in part.split("+") for each, part in zip(own, group["group"].split("/"), strict=True))
+        if spoken_for and name in group["kernels"]:
             for point in group["points"]:
                 error = point[len(sizes) + group["kernels"].index(name)]
                 if error is not None:

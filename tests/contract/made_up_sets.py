@@ -182,14 +182,17 @@ def draw_survey(generator: random.Random, description: Row, manifests: dict[str,
     names = sorted(description["interface"]["sizes"])
     axes = {axis["name"]: [c["name"] for c in axis["classes"]] for axis in description["axes"]}
     groups = []
-    for classes in itertools.product(*(axes[axis] for axis in list_axes(description, "survey"))):
+    surveyed = list_axes(description, "survey")
+    for classes in itertools.product(*(axes[axis] for axis in surveyed)):
         timed = sorted(generator.sample(known, generator.randint(1, len(known))))
         points: list[list[Any]] = []
         for _ in range(generator.randrange(4)):
             errors = [None if generator.random() < 0.3 else round(generator.uniform(-0.6, 1.5), 4) for _ in timed]
             points.append([int(2 ** generator.uniform(0, 10)) for _ in names] + errors)
         loose: Row = generator.choice([{}, {"loose": False}, {"loose": True}])
-        groups += [{"group": "/".join(classes) or "any", "kernels": timed, "points": points} | loose] if points else []
+        spoken_for = [(own, *generator.sample(axes[axis], generator.randrange(2))) for axis, own in zip(surveyed, classes, strict=True)]
+        name = "/".join("+".join(dict.fromkeys(parts)) for parts in spoken_for) or "any"
+        groups += [{"group": name, "kernels": timed, "points": points} | loose] if points else []
     weights = {k: [float(f"{generator.uniform(0, 3):.3g}") for _ in range(generator.randint(5, 7))] for k in known}
     shapes = {k: draw_shape(generator, names) for k in known if generator.random() < 0.5}
     buckets = ["/".join(classes) for classes in itertools.product(*axes.values())]
