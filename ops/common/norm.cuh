@@ -8,7 +8,9 @@
 
 #include <cstdint>
 
+#include "common/row_run.cuh"
 #include "common/rows.cuh"
+#include "common/vector_access.cuh"
 
 namespace aicf {
 
@@ -123,16 +125,12 @@ __device__ __forceinline__ void visit_together(const Span& span, const Element* 
     }
 }
 
-// A group takes a row of at most as many elements as its threads keep in registers, kElems each.
-template <bool kIsCentred, class Element, class Group, int kElems, Access kAccess>
-__device__ __forceinline__ void normalise_kept(const Norm<Element>& p) {
-    constexpr bool kIsWhole = kAccess == Access::kWhole;
-    using Span = RowSpan<Element, Group::kTotalThreads, kElems, kIsWhole>;
-    __shared__ float partials[2][Group::kPartials];
-    Group group;
+// A group takes a row of at most as many elements as its threads keep in registers, kElems each, through `at`. `partials`, shared, are of
+// groups beyond a warp.
+template <bool kIsCentred, int kElems, bool kIsWhole, class Element, class Group, class Span>
+__device__ __forceinline__ void normalise_kept(const Norm<Element>& p, const Group& group, const NormRow<Element>& at, const Span& span,
+                                               float (&partials)[2][Group::kPartials]) {
     const bool is_real = group.is_real(p.rows);
-    const NormRow<Element> at(p, group.find_source(p.rows));
-    const Span span = make_span<Span, kAccess>(p, at, group.rank);
     const Skews<Element> skews(span, at);
     const int weight_skew = span.find_skew(p.weight), bias_skew = span.find_skew(p.bias);
     const auto visit = [&](const auto& call) {
@@ -206,6 +204,16 @@ __device__ __forceinline__ void normalise_kept(const Norm<Element>& p) {
         visit_together<2, 2>(span, {p.weight, p.bias}, [&](int c, const auto& packs) { finish(c, packs[0], packs[1]); });
     }
     if (group.rank == 0) write_statistics(p, group.row, mean, rstd);
+}
+
+template <bool kIsCentred, class Element, class Group, int kElems, Access kAccess>
+__device__ __forceinline__ void normalise_kept(const Norm<Element>& p) {
+    constexpr bool kIsWhole = kAccess == Access::kWhole;
+    using Span = RowSpan<Element, Group::kTotalThreads, kElems, kIsWhole>;
+    __shared__ float partials[2][Group::kPartials];
+    Group group;
+    const NormRow<Element> at(p, group.find_source(p.rows));
+    normalise_kept<kIsCentred, kElems, kIsWhole>(p, group, at, make_span<Span, kAccess>(p, at, group.rank), partials);
     if constexpr (Group::kBlocks > 1) group.leave();
 }
 
@@ -213,6 +221,36 @@ __device__ __forceinline__ void normalise_kept(const Norm<Element>& p) {
 template <bool kIsCentred, class Element, int kThreads, int kRows, int kElems, Access kAccess>
 __global__ void __launch_bounds__(kThreads* kRows) norm_registers(const Norm<Element> p) {
     normalise_kept<kIsCentred, Element, RowGroup<kThreads, kRows>, kElems, kAccess>(p);
+}
+
+// The same for rows that follow one another: a block's are one run of memory, and those of the residual another, which go through shared
+// memory by 16 bytes. Threads write results where they read elements, of the sum where they read the residual's.
+template <bool kIsCentred, class Element, int kThreads, int kRows, int kElems>
+__global__ void __launch_bounds__(kThreads* kRows) norm_run(const Norm<Element> p) {
+    static_assert(kRows * sizeof(Element) % 16 == 0, "a block's rows begin on 16 bytes");
+    constexpr int kBlock = kThreads * kRows;
+    extern __shared__ __align__(16) unsigned char shared[];
+    const int columns = static_cast<int>(p.columns);
+    Element* const run = reinterpret_cast<Element*>(shared);
+    Element* const residuals = run + kRows * columns;
+    const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * kRows, left = p.rows - first;
+    const int count = (left < kRows ? static_cast<int>(left) : kRows) * columns;
+    const bool has_residual = p.residual != nullptr;
+    begin_run<kBlock>(p.x + first * columns, count, run);
+    if (has_residual) begin_run<kBlock>(p.residual + first * columns, count, residuals);
+    RowGroup<kThreads, kRows> group;
+    group.row = first + find_spread_row<kThreads, kRows>(columns);
+    NormRow<Element> at(p, group.row);
+    const int place = static_cast<int>(group.find_source(p.rows) - first) * columns;
+    at.x = at.y = run + place;
+    if (has_residual) at.residual = at.sum = residuals + place;
+    await_runs();
+    // A group past the last row reads nothing: that row's own group writes over it.
+    const RowSpan<Element, kThreads, kElems> span = {group.is_real(p.rows) ? columns : 0, group.rank, false};
+    float unused[2][1];  // a group is lanes of a warp
+    normalise_kept<kIsCentred, kElems, false>(p, group, at, span, unused);
+    write_run<kBlock>(run, count, p.y + first * columns);
+    if (has_residual) write_run<kBlock>(residuals, count, p.sum + first * columns);
 }
 
 // A cluster of blocks per row: Team is RowTeam.
@@ -285,6 +323,15 @@ bool has_packs(const Norm<Element>& p) {
 template <class Element>
 bool has_whole_packs(const Norm<Element>& p) {
     return has_packs(p) && p.columns % kPackElems<Element> == 0;
+}
+
+// Whether rows follow one another, and begin on 16 bytes.
+template <class Element>
+bool follow_in_runs(const Norm<Element>& p) {
+    const auto follows = [&](const Element* at, std::int64_t stride) {
+        return at == nullptr || (stride == p.columns && is_vector_aligned(at));
+    };
+    return follows(p.x, p.ldx) && follows(p.residual, p.ldresidual) && follows(p.y, p.ldy) && follows(p.sum, p.ldsum);
 }
 
 template <std::int64_t kCapacity, class Element, class Launch>

@@ -6,7 +6,7 @@
 #include "common/async_copy.cuh"
 #include "common/reduce.cuh"
 
-namespace aicf::softmax {
+namespace aicf {
 
 // Which of a block's kRows rows a group of kThreads lanes takes. Rows of one warp's groups lie so far apart that lanes, which read
 // neighbours, meet in no bank: `apart` rows of an odd number of elements are an odd multiple of a group's own accesses, and of twice an odd
@@ -21,9 +21,9 @@ __device__ __forceinline__ int find_spread_row(int columns) {
     return beside + ((behind * kGroups + group) << log_apart);
 }
 
-// Copies a run of `count` elements, which begins on 16 bytes, to shared memory. It is there for all threads when this returns.
+// Begins to copy a run of `count` elements, which begins on 16 bytes, to shared memory.
 template <int kThreads, class Element>
-__device__ __forceinline__ void read_run(const Element* from, int count, Element* shared) {
+__device__ __forceinline__ void begin_run(const Element* from, int count, Element* shared) {
     constexpr int kElems = 16 / static_cast<int>(sizeof(Element));
     const int packs = count / kElems, rank = static_cast<int>(threadIdx.x);
 #pragma unroll 4
@@ -31,6 +31,10 @@ __device__ __forceinline__ void read_run(const Element* from, int count, Element
     // Of the last block alone.
     const int at = packs * kElems + rank;
     if (at < count) shared[at] = from[at];
+}
+
+// What was begun is there for all threads when this returns.
+__device__ __forceinline__ void await_runs() {
     commit_copies();
     wait_copies<0>();
     __syncthreads();
@@ -50,4 +54,4 @@ __device__ __forceinline__ void write_run(const Element* shared, int count, Elem
     if (at < count) to[at] = shared[at];
 }
 
-}  // namespace aicf::softmax
+}  // namespace aicf

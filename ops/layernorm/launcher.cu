@@ -68,6 +68,18 @@ struct row_in_registers {
     }
 };
 
+// Rows of whole packs, and such that do not follow one another, go as in row_in_registers.
+template <class Element>
+struct rows_in_run {
+    static AicfStatus launch(const Norm<Element>& norm, cudaStream_t stream) {
+        constexpr int kRows = kTunables.rows;
+        if (has_whole_packs(norm) || !follow_in_runs(norm)) return row_in_registers<Element>::launch(norm, stream);
+        const auto bytes = static_cast<int>((norm.residual == nullptr ? 1 : 2) * kRows * norm.columns * sizeof(Element));
+        return launch_kernel(norm_run<kIsCentred, Element, kThreads, kRows, kTunables.elems>, divide_up(norm.rows, kRows), kThreads * kRows,
+                             bytes, stream, norm);
+    }
+};
+
 template <class Element, auto t = kTunables>
 struct row_in_team {
     static AicfStatus launch(const Norm<Element>& norm, cudaStream_t stream) {

@@ -123,6 +123,8 @@ GROUP = Tunable("threads", (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024), "threa
 ROWS = Tunable("rows", (1, 2, 4, 8, 16, 32, 64, 128), "rows, and so groups of threads, of a block")
 TEAM_THREADS = Tunable("threads", (256, 512, 1024), "threads of each block of a team")
 TEAM = Tunable("team", (2, 4, 8), "blocks, of one cluster, that take a row")
+RUN_GROUP = Tunable("threads", (1, 2, 4, 8, 16, 32), "threads that take a row")
+RUN_ROWS = Tunable("rows", (32, 64, 128), "rows, and so groups of threads, of a block")
 ELEMS = Tunable("elems", (8, 16, 32), "elements of a row that a thread keeps in registers")
 BLOCK_FITS = Constraint(
     "block_fits",
@@ -170,6 +172,12 @@ _SHORT_SHARES = (
 _FEW_SHARES = (
     {"threads": 512, "rows": 1, "elems": 8},
     {"threads": 1024, "rows": 1, "elems": 8},
+)
+# Rows of a few elements by as few threads as keep them.
+_RUN_SHARES = (
+    {"threads": 1, "rows": 128, "elems": 16},
+    {"threads": 2, "rows": 64, "elems": 16},
+    {"threads": 4, "rows": 32, "elems": 16},
 )
 # Longer rows: in the registers of as few blocks as hold them.
 _TEAM_SHARES = (
@@ -249,6 +257,15 @@ KERNELS = (
         (BLOCK_FITS, ONE_ROW_BEYOND_WARP),
         (*_LONG_SHARES, *_SHORT_SHARES, *_FEW_SHARES, *_SHARES),
         max_spill_bytes=16,  # the compiler keeps a word or two in memory rather than take a step of registers more
+        domain=lambda t: _serve(t["threads"] * t["elems"]),
+        tile=lambda t: {"rows": t["rows"]},
+    ),
+    Kernel(
+        "rows_in_run",
+        "as row_in_registers; rows that follow one another without whole packs are brought and taken as one run of memory",
+        (RUN_GROUP, RUN_ROWS, ELEMS),
+        (BLOCK_FITS,),
+        _RUN_SHARES,
         domain=lambda t: _serve(t["threads"] * t["elems"]),
         tile=lambda t: {"rows": t["rows"]},
     ),

@@ -22,6 +22,9 @@ UNDER_TEST = OpUnderTest(Path(__file__).parent)
 OP = UNDER_TEST.op
 VARIANTS = {k.name: k.bind(k.variants[-1]) for k in OP.kernels}
 VARIANTS["row_in_team"] = OP.find_kernel("row_in_team").bind(OP.find_kernel("row_in_team").variants[0])
+VARIANTS["rows_in_run"] = OP.find_kernel("rows_in_run").bind({"threads": 32, "rows": 32, "elems": 16})
+# What a kernel does not serve: rows that are too short for a cluster, or longer than lanes hold.
+LIMITS = {"cluster_passes": "must be at least", "row_in_team": "must be at least", "rows_in_run": "must not exceed"}
 # Proved by the fast tests; the slow ones prove the others.
 FAST_KERNELS = ("naive", "row_in_registers")
 BENCH = OP.select_problems("bench")
@@ -44,10 +47,8 @@ def test_the_bound_is_none_that_zeros_pass(device: Device) -> None:
 def test_kernel_verifies_on_every_problem(device: Device, open_kernel: Open, kernel: str, thin: Thin) -> None:
     problems = UNDER_TEST.verify(device, VARIANTS[kernel], open_kernel(kernel), thin(Effort(num_hidden=2)))
     passed = [p for p in problems if p.status == "passed"]
-    # A cluster has no work for short rows.
-    is_cluster = kernel in ("cluster_passes", "row_in_team")
-    assert all(is_cluster and "must be at least" in p.reason for p in problems if p not in passed)
-    assert len(passed) >= (4 if is_cluster else len(problems))
+    assert all(LIMITS.get(kernel, "served") in p.reason for p in problems if p not in passed)
+    assert len(passed) >= (4 if kernel in LIMITS else len(problems))
 
 
 def make_problem(rows: int, columns: int, eps: float = 2.0**-16, **attributes: bool | str) -> Problem:

@@ -17,9 +17,9 @@
 #include <cstdint>
 
 #include "common/online.cuh"
+#include "common/row_run.cuh"
 #include "common/rows.cuh"
 #include "softmax/params.h"
-#include "softmax/row_run.cuh"
 
 namespace aicf::softmax {
 
@@ -294,7 +294,8 @@ __global__ void __launch_bounds__(kThreads* kRows) softmax_run(const SoftmaxPara
     const std::int64_t source = group.find_source(params.rows);
     const std::int64_t left = params.rows - first;
     const int columns = static_cast<int>(params.columns), count = (left < kRows ? static_cast<int>(left) : kRows) * columns;
-    read_run<kThreads * kRows>(static_cast<const Element*>(params.x) + first * columns, count, run);
+    begin_run<kThreads * kRows>(static_cast<const Element*>(params.x) + first * columns, count, run);
+    await_runs();
     Row<Element, kIsMasked> row(params, source);
     row.x = row.y = run + static_cast<int>(source - first) * columns;
     // A group past the last row reads nothing: that row's own group writes over it.
