@@ -68,26 +68,28 @@ struct CutTile {
         return has_first || (ends && static_cast<int>(blockIdx.z) == p.num_outer - 1 && first_line + kTileLines + kMargin >= p.num_down);
     }
 
-    // By aligned words, shifted where elements are shorter: all of a thread's loads are under way at once.
+    // By aligned words, shifted where elements are shorter: all of a thread's loads are under way at once. Of a line's last words one may
+    // begin behind it.
     __device__ __forceinline__ void read(const CutTiles& p, char* shared) const {
+        constexpr int kWordBytes = static_cast<int>(sizeof(Word));
         const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-        const char* const from = x + std::int64_t{warp} * p.x_step;
-        const int step = kWarps * p.x_step;
+        const bool has_word = lane < (kIsShort ? (num_across * kBytes + 6) / 4 : num_across);
+        const auto from = reinterpret_cast<std::uintptr_t>(x) + std::int64_t{warp} * p.x_step + lane * kWordBytes;
+        const auto step = static_cast<std::int64_t>(kWarps * p.x_step);
         Word words[kLoads];
 #pragma unroll
         for (int k = 0; k < kLoads; ++k) {
-            const char* line = from + std::int64_t{step} * k;
-            const int misfit = kIsShort ? static_cast<int>(reinterpret_cast<std::uintptr_t>(line) & 3) : 0;
             words[k] = 0;
-            if (!has_line(p, warp + k * kWarps) || lane * kPerWord * kBytes >= num_across * kBytes + misfit) continue;
-            words[k] = reinterpret_cast<const Word*>(line - misfit)[lane];
+            if (!has_word || !has_line(p, warp + k * kWarps)) continue;
+            words[k] = *reinterpret_cast<const Word*>((from + step * k) & ~std::uintptr_t{kIsShort ? 3 : 0});
         }
         auto* const to = reinterpret_cast<Word*>(shared) + warp * kPitch + lane;
 #pragma unroll
         for (int k = 0; k < kLoads; ++k) {
             if constexpr (kIsShort) {
-                const auto misfit = static_cast<unsigned>(reinterpret_cast<std::uintptr_t>(from) + static_cast<unsigned>(step) * k) & 3;
-                words[k] = __funnelshift_r(words[k], __shfl_down_sync(~0u, words[k], 1), 8 * misfit);
+                // Shifts by the low five bits.
+                const unsigned bits = 8 * (static_cast<unsigned>(from) + static_cast<unsigned>(step) * k);
+                words[k] = __funnelshift_r(words[k], __shfl_down_sync(~0u, words[k], 1), bits);
             }
             to[k * kWarps * kPitch] = words[k];
         }
@@ -118,33 +120,53 @@ struct CutTile {
         }
     }
 
+    // Elements of a word, the first in its low bytes.
+    static __device__ __forceinline__ Word lay(const Element (&elements)[kPerWord]) {
+        if constexpr (kPerWord == 1) {
+            return elements[0];
+        } else if constexpr (kPerWord == 2) {
+            return __byte_perm(elements[0], elements[1], 0x5410);
+        } else {
+            return __byte_perm(__byte_perm(elements[0], elements[1], 0x0040), __byte_perm(elements[2], elements[3], 0x0040), 0x5410);
+        }
+    }
+
     // A warp writes 32 words of a column at a time, or whole columns whose elements share words. Lanes whose lines share banks take a
-    // word's elements in another order.
+    // word's elements from another one on, and turn the word back.
     __device__ __forceinline__ void write(const CutTiles& p, const char* shared) const {
+        constexpr int kPartBytes = kLanes * static_cast<int>(sizeof(Word));
         const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-        const int turn = lane % kLanes * kPerWord / 32;
-#pragma unroll 2
-        for (int unit = warp; unit < (num_across + kColumns - 1) / kColumns * kParts; unit += kWarps) {
-            const int column = unit / kParts * kColumns + lane / kLanes, part = unit % kParts;
-            if (kColumns > 1 && column >= num_across) continue;
-            char* const target = y + std::int64_t{column} * p.y_step;
-            const int shift = static_cast<int>(reinterpret_cast<std::uintptr_t>(target) / kBytes) & (kCut - 1);
-            const int place = (part * kLanes + lane % kLanes) * kPerWord - shift;
-            const int line = place + kMargin;
-            const char* const from = shared + line * kLineBytes + column * kBytes;
-            Word word = 0;
+        const int lane_line = lane % kLanes * kPerWord, turn = lane_line / 32;
+        const int before = -first_line, end = p.num_down - first_line;
+        const char* from[kPerWord];
 #pragma unroll
-            for (int e = 0; e < kPerWord; ++e) {
-                const int at = (e + turn) % kPerWord;
-                word |= static_cast<Word>(*reinterpret_cast<const Element*>(from + at * kLineBytes)) << (8 * kBytes * at);
-            }
-            char* const to = target + place * kBytes;
-            if (has_line(p, line) && has_line(p, line + kPerWord - 1)) {
-                *reinterpret_cast<Word*>(to) = word;
-            } else if constexpr (kIsShort) {
+        for (int e = 0; e < kPerWord; ++e) from[e] = shared + (lane_line + kMargin + (e + turn) % kPerWord) * kLineBytes;
+#pragma unroll(kParts == 1 ? 2 : 1)
+        for (int column = warp * kColumns + lane / kLanes; column < num_across; column += kWarps * kColumns) {
+            char* const target = y + std::int64_t{column} * p.y_step + lane_line * kBytes;
+            const int shift =
+                static_cast<int>((reinterpret_cast<std::uintptr_t>(y) + static_cast<unsigned>(column) * p.y_step) / kBytes) & (kCut - 1);
+            const int source = column * kBytes - shift * kLineBytes, line = lane_line + kMargin - shift;
+            char* const to = target - shift * kBytes;
+#pragma unroll
+            for (int part = 0; part < kParts; ++part) {
+                constexpr int kPartLines = kLanes * kPerWord;
+                const int first = line + part * kPartLines;
+                Element elements[kPerWord];
 #pragma unroll
                 for (int e = 0; e < kPerWord; ++e) {
-                    if (has_line(p, line + e)) reinterpret_cast<Element*>(to)[e] = static_cast<Element>(word >> (8 * kBytes * e));
+                    elements[e] = *reinterpret_cast<const Element*>(from[e] + source + part * kPartLines * kLineBytes);
+                }
+                Word word = lay(elements);
+                if constexpr (kIsShort) word = __funnelshift_l(word, word, 8 * kBytes * turn);
+                if (first >= before && first + kPerWord <= end) {
+                    *reinterpret_cast<Word*>(to + part * kPartBytes) = word;
+                } else if constexpr (kIsShort) {
+#pragma unroll 1
+                    for (int e = 0; e < kPerWord; ++e, word >>= 8 * kBytes) {
+                        if (first + e < before || first + e >= end) continue;
+                        reinterpret_cast<Element*>(to + part * kPartBytes)[e] = static_cast<Element>(word);
+                    }
                 }
             }
         }
