@@ -323,32 +323,37 @@ AicfStatus launch_lines(const Piece& piece, cudaStream_t stream) {
     return dispatch<0, 3>(piece.log_bytes, [&]<int kLog>() { return launch_lines_with<1 << kLog, t.threads>(piece, stream); });
 }
 
-// Cut tiles of a packed piece where its lines begin between words, or columns between sectors and 16 bytes; small tiles where it is small,
-// and accesses of words would not do. Returns false where other tiles serve it.
+// Cut tiles of a packed piece where its lines begin between words, or columns between sectors and 16 bytes: at sectors where there are
+// enough tiles; else at words, where accesses of words would not do. Returns false where other tiles serve it.
 template <Tunables t>
 bool launch_cut(const Piece& piece, cudaStream_t stream, AicfStatus* status) {
+    constexpr std::int64_t kFewTiles = 2 * kMultiprocessors;
     constexpr int kSmallThreads = 128, kSmallLines = 32;
     const int log_least = std::min(piece.log_x, piece.log_y);
-    const bool is_small = piece.log_lines != kLogMostLines;
-    if (is_small ? log_least >= 2 : log_least >= 4 || (piece.log_x >= 2 && has_whole_sectors(piece))) return false;
     CutTiles tiles;
-    if (!make_cut(piece, &tiles)) return false;
-    const auto launch = [&]<class Element, int kTileLines, int kThreads, bool kAtSectors>() {
-        using Tile = CutTile<Element, kTileLines, kThreads / 32, kAtSectors>;
-        const dim3 grid(static_cast<unsigned>(divide_up(tiles.num_across, Tile::kAcross)),
-                        static_cast<unsigned>(divide_up(tiles.num_down + Tile::kCut - 1, kTileLines)),
-                        static_cast<unsigned>(tiles.num_outer));
-        return launch_kernel(copy_cut<Element, kTileLines, kThreads, kAtSectors>, grid, kThreads, 0, stream, tiles);
+    if (log_least >= 4 || (piece.log_x >= 2 && has_whole_sectors(piece)) || !make_cut(piece, &tiles)) return false;
+    const auto count = [&]<class Tile>(int tile_lines) {
+        return dim3(static_cast<unsigned>(divide_up(tiles.num_across, Tile::kAcross)),
+                    static_cast<unsigned>(divide_up(tiles.num_down + Tile::kCut - 1, tile_lines)), static_cast<unsigned>(tiles.num_outer));
     };
+    bool is_cut = true;
     *status = dispatch<0, 3>(piece.log_bytes, [&]<int kLog>() {
         using Element = ElementOf<kLog>;
         constexpr int kLines = sizeof(Element) < 4 ? 128 : 64;
-        if constexpr (sizeof(Element) < 4) {
-            if (is_small) return launch.template operator()<Element, kSmallLines, kSmallThreads, false>();
+        const dim3 grid = count.template operator()<CutTile<Element, kLines, t.threads / 32, true>>(kLines);
+        if (std::int64_t{grid.x} * grid.y * grid.z >= kFewTiles || piece.log_lines == kLogMostLines) {
+            return launch_kernel(copy_cut<Element, kLines, t.threads, true>, grid, t.threads, 0, stream, tiles);
         }
-        return launch.template operator()<Element, kLines, t.threads, true>();
+        if constexpr (sizeof(Element) < 4) {
+            if (log_least < 2) {
+                const dim3 small = count.template operator()<CutTile<Element, kSmallLines, kSmallThreads / 32, false>>(kSmallLines);
+                return launch_kernel(copy_cut<Element, kSmallLines, kSmallThreads, false>, small, kSmallThreads, 0, stream, tiles);
+            }
+        }
+        is_cut = false;
+        return make_ok();
     });
-    return true;
+    return is_cut;
 }
 
 // A call's only piece in all of its y: as far as it is inside, and what is around it.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -148,6 +148,17 @@ def _serve_lean(t: Values) -> tuple[Count | Rows, ...]:
     return (*_serve(t["bm"], t["bn"]), tiles_down, *strides)
 
 
+def _find_tile(t: Values) -> Values:
+    """Return the edges of a block's tile."""
+    return {"rows": t["bm"], "columns": t["bn"]}
+
+
+def _find_slab(long: str) -> Callable[[Values], Values]:
+    """Return a function from tunables to edges that make as many steps as there are slabs, whose length depends on the short side."""
+    short = "columns" if long == "rows" else "rows"
+    return lambda t: {long: t["threads"] * t["items"], short: 1}
+
+
 KERNELS = (
     Kernel(
         "naive",
@@ -156,6 +167,7 @@ KERNELS = (
         (THREADS_PER_BLOCK, WHOLE_WARPS),
         ({"bm": 8, "bn": 32}, {"bm": 32, "bn": 8}),
         domain=lambda t: _serve(t["bm"], t["bn"]),
+        tile=_find_tile,
     ),
     Kernel(
         "tiled",
@@ -164,6 +176,7 @@ KERNELS = (
         (EVEN_SHARE, STATIC_SHARED),
         ({"bm": 32, "bn": 32, "threads": 256, "pad": 0}, {"bm": 32, "bn": 32, "threads": 256, "pad": 1}),
         domain=lambda t: _serve(t["bm"], t["bn"]),
+        tile=_find_tile,
     ),
     Kernel(
         "swizzled",
@@ -172,6 +185,7 @@ KERNELS = (
         (EVEN_SHARE, STATIC_SHARED),
         ({"bm": 32, "bn": 32, "threads": 256}, {"bm": 64, "bn": 64, "threads": 512}),
         domain=lambda t: _serve(t["bm"], t["bn"]),
+        tile=_find_tile,
     ),
     Kernel(
         "patches",
@@ -180,6 +194,7 @@ KERNELS = (
         (),
         ({"lm": 8, "threads": 128, "items": 1}, {"lm": 16, "threads": 256, "items": 1}),
         domain=lambda t: _serve_vectors(4 * t["lm"] * t["items"], 4 * (32 // t["lm"]) * (t["threads"] // 32)),
+        tile=lambda t: {"rows": 4 * t["lm"] * t["items"], "columns": 4 * (32 // t["lm"]) * (t["threads"] // 32)},
     ),
     Kernel(
         "vectorised",
@@ -188,6 +203,7 @@ KERNELS = (
         (EVEN_PATCHES,),
         ({"bm": 32, "bn": 64, "threads": 128}, {"bm": 64, "bn": 64, "threads": 256}),
         domain=lambda t: _serve_vectors(t["bm"], t["bn"]),
+        tile=_find_tile,
     ),
     Kernel(
         "strips",
@@ -199,6 +215,7 @@ KERNELS = (
             {"bm": 32, "bn": 64, "threads": 128, "items": 4},
         ),
         domain=lambda t: _serve_vectors(t["bm"], t["bn"]),
+        tile=_find_tile,
     ),
     Kernel(
         "elements",
@@ -212,6 +229,7 @@ KERNELS = (
             {"bm": 64, "bn": 32, "threads": 256, "items": 4},
         ),
         domain=lambda t: _serve(t["bm"], t["bn"]),
+        tile=_find_tile,
     ),
     Kernel(
         "tall",
@@ -220,6 +238,7 @@ KERNELS = (
         (SLAB_SHARED,),
         ({"threads": 512, "items": 8}, {"threads": 256, "items": 16}),
         domain=lambda t: _serve_slabs("columns", "rows"),
+        tile=_find_slab("rows"),
     ),
     Kernel(
         "wide",
@@ -228,6 +247,7 @@ KERNELS = (
         (SLAB_SHARED,),
         ({"threads": 512, "items": 8}, {"threads": 256, "items": 16}),
         domain=lambda t: _serve_slabs("rows", "columns"),
+        tile=_find_slab("columns"),
     ),
     Kernel(
         "tall_packs",
@@ -236,6 +256,7 @@ KERNELS = (
         (SLAB_SHARED,),
         ({"threads": 256, "items": 16}, {"threads": 512, "items": 8}, {"threads": 512, "items": 16}),
         domain=lambda t: _serve_slabs("columns", "rows"),
+        tile=_find_slab("rows"),
     ),
     Kernel(
         "wide_packs",
@@ -244,6 +265,7 @@ KERNELS = (
         (SLAB_SHARED,),
         ({"threads": 256, "items": 16}, {"threads": 512, "items": 8}, {"threads": 512, "items": 16}),
         domain=lambda t: _serve_slabs("rows", "columns"),
+        tile=_find_slab("columns"),
     ),
     Kernel(
         "lean",
@@ -259,6 +281,7 @@ KERNELS = (
             {"bm": 64, "bn": 64, "threads": 256, "cut": 8, "stream": 1},
         ),
         domain=_serve_lean,
+        tile=_find_tile,
     ),
     Kernel(
         "lean_patches",
@@ -277,6 +300,7 @@ KERNELS = (
             Rows("x", 16, PATCH),
             Rows("y", 16, PATCH),
         ),
+        tile=_find_tile,
     ),
     Kernel(
         "tall_rows",
@@ -289,6 +313,7 @@ KERNELS = (
             Count({"rows": 1}, max=_MAX_EXTENT),
             Rows("x", max_stride=_MAX_LEAN_STRIDE),
         ),
+        tile=_find_slab("rows"),
     ),
     Kernel(
         "lean_tall",
@@ -297,6 +322,7 @@ KERNELS = (
         (),
         ({"threads": 256, "items": 8}, {"threads": 256, "items": 16}),
         domain=lambda t: _serve_lean_slabs("columns", "rows", t["threads"] * t["items"] // (WARP_SIZE + SECTOR_ELEMS)),
+        tile=_find_slab("rows"),
     ),
     Kernel(
         "lean_wide",
@@ -305,6 +331,7 @@ KERNELS = (
         (),
         ({"threads": 256, "items": 8}, {"threads": 128, "items": 16}, {"threads": 256, "items": 16}),
         domain=lambda t: _serve_lean_slabs("rows", "columns", t["threads"] * t["items"] // WARP_SIZE),
+        tile=_find_slab("columns"),
     ),
 )
 _BY_NAME = {kernel.name: kernel for kernel in KERNELS}
