@@ -19,6 +19,11 @@ __device__ __forceinline__ void copy_async(void* shared_target, const void* glob
     }
 }
 
+// A word to an address that is one of shared memory already: the compiler would convert a pointer anew for each of many copies.
+__device__ __forceinline__ void copy_word_async(unsigned shared_target, const void* global_source) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(shared_target), "l"(__cvta_generic_to_global(global_source)) : "memory");
+}
+
 // Closes the group of this thread's copies since the last commit; an empty group is a group.
 __device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 

@@ -10,9 +10,11 @@
 // | gathered | a kernel per way, for launches that have one, of few instructions and parameters where little moves: runs and |
 // |          | joined rows (routed.cuh), small tiles (panels.cuh), slabs (slabs.cuh); one piece in a dense y by packs of y or|
 // |          | by elements (gathered.cuh), zeros around it by pairs (margins.cuh)                                            |
+// | cut      | the same, and tiles whose lines or columns begin anywhere are cut at sectors of y (cut.cuh)                   |
 #include <cstdint>
 
 #include "strided_copy/api.hpp"
+#include "strided_copy/cut.cuh"
 #include "strided_copy/gathered.cuh"
 #include "strided_copy/margins.cuh"
 #include "strided_copy/packed.cuh"
@@ -86,7 +88,7 @@ __device__ __forceinline__ void copy_accesses(const Piece& p, int block) {
         if (number >= p.num_accesses) continue;
         const Offsets at = find_offsets<0>(p, number);
         places[u] = p.y + at.y;
-        loaded[u] = p.x == nullptr ? Access{} : *reinterpret_cast<const Access*>(p.x + at.x);
+        loaded[u] = p.x == nullptr ? Access{} : read_once(reinterpret_cast<const Access*>(p.x + at.x));
     }
 #pragma unroll
     for (int u = 0; u < kItems; ++u) {
@@ -253,7 +255,7 @@ __global__ void __launch_bounds__(kThreads, find_resident_threads(kItems) / kThr
     for (int u = 0; u < kItems; ++u) {
         const std::uint32_t number = first + u * kThreads;
         at[u] = locate(route, number);
-        if (number < route.num_accesses) loaded[u] = reinterpret_cast<const Access*>(route.x)[at[u].x];
+        if (number < route.num_accesses) loaded[u] = read_once(reinterpret_cast<const Access*>(route.x) + at[u].x);
     }
 #pragma unroll
     for (int u = 0; u < kItems; ++u) {
@@ -270,7 +272,7 @@ __global__ void __launch_bounds__(kThreads, find_resident_threads(kItems) / kThr
 #pragma unroll
     for (int u = 0; u < kItems; ++u) {
         const std::uint32_t number = first + u * kThreads;
-        if (number < join.num_accesses) loaded[u] = *find_source<Access>(join, number);
+        if (number < join.num_accesses) loaded[u] = read_once(find_source<Access>(join, number));
     }
 #pragma unroll
     for (int u = 0; u < kItems; ++u) {
@@ -310,6 +312,21 @@ template <int kItemBytes, int kLogX, int kLogY>
 __global__ void __launch_bounds__(kPanelThreads, find_resident_panels(kLogX)) copy_panels(const __grid_constant__ Panels p) {
     extern __shared__ __align__(16) char shared[];
     turn_panel<kItemBytes, kLogX, kLogY>(p, shared);
+}
+
+// Tiles of one piece, cut at sectors or words of y. grid: tiles across, down, and places of the third axis.
+template <class Element, int kTileLines, int kThreads, bool kAtSectors>
+__global__ void __launch_bounds__(kThreads, 1024 / kThreads) copy_cut(const __grid_constant__ CutTiles p) {
+    using Tile = CutTile<Element, kTileLines, kThreads / 32, kAtSectors>;
+    __shared__ __align__(16) char shared[Tile::kSharedBytes];
+    const Tile tile(p);
+    if constexpr (Tile::kIsShort) {
+        tile.is_edge(p) ? tile.read_edge(p, shared) : tile.read(p, shared);
+    } else {
+        tile.read(p, shared);
+    }
+    __syncthreads();
+    tile.write(p, shared);
 }
 
 // Slabs of one piece. grid: slabs by blocks.

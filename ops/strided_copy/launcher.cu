@@ -1,6 +1,7 @@
 // How each kernel of strided_copy is launched.
 #include <algorithm>
 #include <limits>
+#include <type_traits>
 
 #include "common/launch.hpp"
 #include "strided_copy/contract.hpp"
@@ -13,6 +14,21 @@
 
 namespace aicf::strided_copy {
 namespace {
+
+// Calls what has a version for each logarithm of bytes with the one for this: the last where none fits.
+template <int kFirst, int kLast, class Call>
+AicfStatus dispatch(int log_bytes, const Call& call) {
+    if constexpr (kFirst < kLast) {
+        if (log_bytes > kFirst) return dispatch<kFirst + 1, kLast>(log_bytes, call);
+    }
+    return call.template operator()<kFirst>();
+}
+
+// An element of 2^kLogBytes.
+template <int kLogBytes>
+using ElementOf =
+    std::conditional_t<kLogBytes == 0, std::uint8_t,
+                       std::conditional_t<kLogBytes == 1, std::uint16_t, std::conditional_t<kLogBytes == 2, std::uint32_t, std::uint64_t>>>;
 
 int find_log_bytes(std::int32_t dtype) {
     switch (dtype) {
@@ -225,13 +241,7 @@ AicfStatus launch_runs_of(const Planned& planned, cudaStream_t stream) {
 
 template <Tunables t>
 AicfStatus launch_runs(const Planned& planned, cudaStream_t stream) {
-    switch (planned.pieces[0].log_bytes) {
-        case 0: return launch_runs_of<t, 0>(planned, stream);
-        case 1: return launch_runs_of<t, 1>(planned, stream);
-        case 2: return launch_runs_of<t, 2>(planned, stream);
-        case 3: return launch_runs_of<t, 3>(planned, stream);
-        default: return launch_runs_of<t, 4>(planned, stream);
-    }
+    return dispatch<0, 4>(planned.pieces[0].log_bytes, [&]<int kLog>() { return launch_runs_of<t, kLog>(planned, stream); });
 }
 
 template <Tunables t, int kLogBytes>
@@ -244,11 +254,7 @@ AicfStatus launch_rows_of(const Planned& planned, cudaStream_t stream) {
 
 template <Tunables t>
 AicfStatus launch_rows(const Planned& planned, cudaStream_t stream) {
-    switch (planned.pieces[0].log_bytes) {
-        case 0: return launch_rows_of<t, 0>(planned, stream);
-        case 1: return launch_rows_of<t, 1>(planned, stream);
-        default: return launch_rows_of<t, 2>(planned, stream);
-    }
+    return dispatch<0, 2>(planned.pieces[0].log_bytes, [&]<int kLog>() { return launch_rows_of<t, kLog>(planned, stream); });
 }
 
 template <int kItemBytes, int kThreads, int kLogLines, int kLogX, int kLogY, bool kHasFolds = kLogX == kAnyLog>
@@ -314,12 +320,40 @@ AicfStatus launch_lines_with(const Piece& piece, cudaStream_t stream) {
 
 template <Tunables t>
 AicfStatus launch_lines(const Piece& piece, cudaStream_t stream) {
-    switch (piece.log_bytes) {
-        case 0: return launch_lines_with<1, t.threads>(piece, stream);
-        case 1: return launch_lines_with<2, t.threads>(piece, stream);
-        case 2: return launch_lines_with<4, t.threads>(piece, stream);
-        default: return launch_lines_with<8, t.threads>(piece, stream);
-    }
+    return dispatch<0, 3>(piece.log_bytes, [&]<int kLog>() { return launch_lines_with<1 << kLog, t.threads>(piece, stream); });
+}
+
+// Cut tiles of a packed piece where its lines begin between words, or columns between sectors and 16 bytes: at sectors where there are
+// enough tiles; else at words, where accesses of words would not do. Returns false where other tiles serve it.
+template <Tunables t>
+bool launch_cut(const Piece& piece, cudaStream_t stream, AicfStatus* status) {
+    constexpr std::int64_t kFewTiles = 2 * kMultiprocessors;
+    constexpr int kSmallThreads = 128, kSmallLines = 32;
+    const int log_least = std::min(piece.log_x, piece.log_y);
+    CutTiles tiles;
+    if (log_least >= 4 || (piece.log_x >= 2 && has_whole_sectors(piece)) || !make_cut(piece, &tiles)) return false;
+    const auto count = [&]<class Tile>(int tile_lines) {
+        return dim3(static_cast<unsigned>(divide_up(tiles.num_across, Tile::kAcross)),
+                    static_cast<unsigned>(divide_up(tiles.num_down + Tile::kCut - 1, tile_lines)), static_cast<unsigned>(tiles.num_outer));
+    };
+    bool is_cut = true;
+    *status = dispatch<0, 3>(piece.log_bytes, [&]<int kLog>() {
+        using Element = ElementOf<kLog>;
+        constexpr int kLines = sizeof(Element) < 4 ? 128 : 64;
+        const dim3 grid = count.template operator()<CutTile<Element, kLines, t.threads / 32, true>>(kLines);
+        if (std::int64_t{grid.x} * grid.y * grid.z >= kFewTiles || piece.log_lines == kLogMostLines) {
+            return launch_kernel(copy_cut<Element, kLines, t.threads, true>, grid, t.threads, 0, stream, tiles);
+        }
+        if constexpr (sizeof(Element) < 4) {
+            if (log_least < 2) {
+                const dim3 small = count.template operator()<CutTile<Element, kSmallLines, kSmallThreads / 32, false>>(kSmallLines);
+                return launch_kernel(copy_cut<Element, kSmallLines, kSmallThreads, false>, small, kSmallThreads, 0, stream, tiles);
+            }
+        }
+        is_cut = false;
+        return make_ok();
+    });
+    return is_cut;
 }
 
 // A call's only piece in all of its y: as far as it is inside, and what is around it.
@@ -337,12 +371,7 @@ Frame make_frame(const Params& p, const Part& part, int log_bytes) {
 // All of y comes from x.
 template <Tunables t>
 AicfStatus launch_element_route(const Frame& frame, const char* x, char* y, int log_bytes, cudaStream_t stream) {
-    switch (log_bytes) {
-        case 0: return launch_route<t, 0>(frame.axes, frame.num_axes, x, y, stream);
-        case 1: return launch_route<t, 1>(frame.axes, frame.num_axes, x, y, stream);
-        case 2: return launch_route<t, 2>(frame.axes, frame.num_axes, x, y, stream);
-        default: return launch_route<t, 3>(frame.axes, frame.num_axes, x, y, stream);
-    }
+    return dispatch<0, 3>(log_bytes, [&]<int kLog>() { return launch_route<t, kLog>(frame.axes, frame.num_axes, x, y, stream); });
 }
 
 template <class Element, Tunables t, int kAxes>
@@ -374,12 +403,7 @@ AicfStatus launch_margins_of(const Margins<kOuter>& margins, cudaStream_t stream
 
 template <Tunables t, int kOuter>
 AicfStatus launch_margins(const Margins<kOuter>& margins, int log_bytes, cudaStream_t stream) {
-    switch (log_bytes) {
-        case 0: return launch_margins_of<std::uint8_t, t>(margins, stream);
-        case 1: return launch_margins_of<std::uint16_t, t>(margins, stream);
-        case 2: return launch_margins_of<std::uint32_t, t>(margins, stream);
-        default: return launch_margins_of<std::uint64_t, t>(margins, stream);
-    }
+    return dispatch<0, 3>(log_bytes, [&]<int kLog>() { return launch_margins_of<ElementOf<kLog>, t>(margins, stream); });
 }
 
 template <class Element, Tunables t>
@@ -396,12 +420,7 @@ AicfStatus launch_gather_of(const Gather& gather, Gathering gathering, cudaStrea
 
 template <Tunables t>
 AicfStatus launch_gather(const Gather& gather, Gathering gathering, int log_bytes, cudaStream_t stream) {
-    switch (log_bytes) {
-        case 0: return launch_gather_of<std::uint8_t, t>(gather, gathering, stream);
-        case 1: return launch_gather_of<std::uint16_t, t>(gather, gathering, stream);
-        case 2: return launch_gather_of<std::uint32_t, t>(gather, gathering, stream);
-        default: return launch_gather_of<std::uint64_t, t>(gather, gathering, stream);
-    }
+    return dispatch<0, 3>(log_bytes, [&]<int kLog>() { return launch_gather_of<ElementOf<kLog>, t>(gather, gathering, stream); });
 }
 
 template <class Element>
@@ -417,12 +436,7 @@ AicfStatus launch_slabs_of(const SlabPlan& plan, const char* x, char* y, cudaStr
 // A template so that only variants that launch slabs compile them.
 template <Tunables>
 AicfStatus launch_slabs(const SlabPlan& plan, const char* x, char* y, int log_bytes, cudaStream_t stream) {
-    switch (log_bytes) {
-        case 0: return launch_slabs_of<std::uint8_t>(plan, x, y, stream);
-        case 1: return launch_slabs_of<std::uint16_t>(plan, x, y, stream);
-        case 2: return launch_slabs_of<std::uint32_t>(plan, x, y, stream);
-        default: return launch_slabs_of<std::uint64_t>(plan, x, y, stream);
-    }
+    return dispatch<0, 3>(log_bytes, [&]<int kLog>() { return launch_slabs_of<ElementOf<kLog>>(plan, x, y, stream); });
 }
 
 // Tiles that would be of elements, of folded axes, or of lines that begin between words.
@@ -439,7 +453,7 @@ const Part* find_copied(const Parts& parts) {
     return nullptr;
 }
 
-template <Tunables t>
+template <Tunables t, bool kCuts>
 AicfStatus launch_best_way(const Params& p, cudaStream_t stream) {
     const Parts parts = list_parts(p);
     const int log_bytes = find_log_bytes(p.dtype);
@@ -473,19 +487,19 @@ AicfStatus launch_best_way(const Params& p, cudaStream_t stream) {
     }
     if (are_runs) return launch_runs<t>(planned, stream);
     if (planned.are_alike && first.way == Way::kRows) return launch_rows<t>(planned, stream);
-    if (planned.are_alike && planned.count == 1 && first.way == Way::kPacked) return launch_lines<t>(first, stream);
+    if (planned.are_alike && planned.count == 1 && first.way == Way::kPacked) {
+        if constexpr (kCuts) {
+            if (AicfStatus status; launch_cut<t>(first, stream, &status)) return status;
+        }
+        return launch_lines<t>(first, stream);
+    }
     return launch_plan<t, Rung::kPacked>(parts, log_bytes, stream);
 }
 
 template <Tunables t>
 struct naive {
     static AicfStatus launch(const Params& p, cudaStream_t stream) {
-        switch (find_log_bytes(p.dtype)) {
-            case 0: return launch_naive<std::uint8_t, t.threads>(p, stream);
-            case 1: return launch_naive<std::uint16_t, t.threads>(p, stream);
-            case 2: return launch_naive<std::uint32_t, t.threads>(p, stream);
-            default: return launch_naive<std::uint64_t, t.threads>(p, stream);
-        }
+        return dispatch<0, 3>(find_log_bytes(p.dtype), [&]<int kLog>() { return launch_naive<ElementOf<kLog>, t.threads>(p, stream); });
     }
 };
 
@@ -512,7 +526,12 @@ struct packed {
 
 template <Tunables t>
 struct gathered {
-    static AicfStatus launch(const Params& p, cudaStream_t stream) { return launch_best_way<t>(p, stream); }
+    static AicfStatus launch(const Params& p, cudaStream_t stream) { return launch_best_way<t, false>(p, stream); }
+};
+
+template <Tunables t>
+struct cut {
+    static AicfStatus launch(const Params& p, cudaStream_t stream) { return launch_best_way<t, true>(p, stream); }
 };
 
 AicfStatus launch(const Params& params, void*, cudaStream_t stream) { return AICF_KERNEL<kTunables>::launch(params, stream); }

@@ -134,6 +134,7 @@ def cost(problem: Problem) -> Cost:
 THREADS = Tunable("threads", (128, 256, 512), "threads of a block")
 TILE_THREADS = Tunable("threads", (256, 512), "threads of a block; fewer would hold too much of a tile in registers")
 ITEMS = Tunable("items", (1, 2, 4, 8), "accesses that a thread has under way")
+STREAM = Tunable("stream", (0, 1), "whether what is read by wide accesses leaves L2 before others")
 
 
 def _serve(t: Mapping[str, int]) -> tuple[Count, ...]:
@@ -188,6 +189,15 @@ KERNELS = (
         (TILE_THREADS, ITEMS),
         (),
         ({"threads": 256, "items": 2}, {"threads": 256, "items": 4}, {"threads": 512, "items": 2}),
+        domain=_serve,
+        tile=_find_tile,
+    ),
+    Kernel(
+        "cut",
+        "the same, and tiles whose lines or columns begin anywhere are cut at sectors of y, which no two blocks write then",
+        (TILE_THREADS, ITEMS, STREAM),
+        (),
+        ({"threads": 256, "items": 2, "stream": 0}, {"threads": 256, "items": 2, "stream": 1}, {"threads": 256, "items": 4, "stream": 1}),
         domain=_serve,
         tile=_find_tile,
     ),

@@ -100,7 +100,7 @@ __device__ __forceinline__ void read_lines(const Source& p, const Tile& t, char*
             const int line = walk.first + (base + u) * Walk::kStep;
             const int row = line & mask, panel = (line >> t.log_down) * kLineBytes;
             is_there[u] = row < t.num_down && panel < left;
-            if (is_there[u]) loaded[u] = *reinterpret_cast<const Type*>(t.find_row(p, row) + (walk.place + panel));
+            if (is_there[u]) loaded[u] = read_once(reinterpret_cast<const Type*>(t.find_row(p, row) + (walk.place + panel)));
         }
         char* const lines = to + base * (Walk::kStep * 4 * kPitchWords);
 #pragma unroll

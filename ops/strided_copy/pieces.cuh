@@ -4,8 +4,21 @@
 #include <cstdint>
 
 #include "common/division.hpp"
+#include "strided_copy/contract.hpp"
 
 namespace aicf::strided_copy {
+
+// What a launch reads once need not stay in L2, where its line would take the place of one that must be written back first.
+#ifdef __CUDACC__
+template <class Access>
+__device__ __forceinline__ Access read_once(const Access* source) {
+    if constexpr (kTunables.stream != 0) {
+        return __ldcs(source);
+    } else {
+        return *source;
+    }
+}
+#endif
 
 inline constexpr int kMaxPieces = 8;
 inline constexpr int kMaxAxes = 5;

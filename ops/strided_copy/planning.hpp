@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/launch.hpp"
+#include "strided_copy/cut.cuh"
 #include "strided_copy/packed.cuh"
 #include "strided_copy/panels.cuh"
 #include "strided_copy/pieces.cuh"
@@ -229,6 +230,38 @@ inline bool make_panels(const Piece& piece, Panels* panels, dim3* grid) {
                log_across};
     *grid = dim3(static_cast<unsigned>(tiles_down), static_cast<unsigned>(tiles_across), static_cast<unsigned>(outer.extent));
     return true;
+}
+
+// Fills in cut tiles of a packed piece without folds, if 31 bits hold its steps. Returns whether they do.
+inline bool make_cut(const Piece& piece, CutTiles* tiles) {
+    constexpr int kFewAxes = 3, kMostAlongGrid = 65535, kFewestLines = 32;
+    constexpr std::int64_t kFewestBytes = 32;  // of a line
+    const Axis &down = piece.axes[0], &across = piece.axes[1];
+    const Axis outer = piece.num_axes == kFewAxes ? piece.axes[kFewAxes - 1] : Axis{1, 0, 0, {}};
+    if (piece.num_axes > kFewAxes || piece.down.step != 0 || piece.across.step != 0) return false;
+    if (across.extent << piece.log_bytes < kFewestBytes) return false;
+    if (std::max({std::abs(down.x_step), std::abs(across.y_step), across.extent << piece.log_bytes}) > kMostCounted / kFewestLines)
+        return false;
+    if (std::max(down.extent / kFewestLines, outer.extent) >= kMostAlongGrid) return false;
+    *tiles = {piece.x,
+              piece.y,
+              outer.x_step,
+              outer.y_step,
+              static_cast<int>(down.extent),
+              static_cast<int>(across.extent),
+              static_cast<int>(outer.extent),
+              static_cast<int>(down.x_step),
+              static_cast<int>(across.y_step),
+              piece.x_end != nullptr};
+    return true;
+}
+
+// Whether all columns of a packed piece begin at sectors of y.
+inline bool has_whole_sectors(const Piece& piece) {
+    constexpr std::uint64_t kSector = 32;
+    std::uint64_t all = reinterpret_cast<std::uintptr_t>(piece.y);
+    for (int k = 1; k < piece.num_axes; ++k) all |= static_cast<std::uint64_t>(piece.axes[k].y_step);
+    return all % kSector == 0;
 }
 
 // Rows of neighbours on both sides that allow only narrow accesses, in packs of 16 bytes of y: a row has as many as one that begins a byte

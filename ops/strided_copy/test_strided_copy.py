@@ -154,6 +154,33 @@ def test_short_axes_that_go_on_in_others_share_a_tile(
     np.testing.assert_array_equal(permute(device, open_kernel(kernel), x, order), x.transpose(order))
 
 
+# Batches, rows and columns of tiles that are cut: small ones at words, and large ones at sectors, of a batch and of many.
+CUT = [(3, 61, 259), (1, 300, 777), (150, 129, 131), (9, 260, 1031)]
+
+
+@pytest.mark.parametrize("gap", [0, 1, 3])
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "int32", "int64"])
+@pytest.mark.parametrize("shape", CUT, ids=str)
+def test_cut_tiles_move_every_element_and_no_other(
+    device: Device, open_kernel: Open, shape: tuple[int, int, int], dtype: str, gap: int
+) -> None:
+    """Rows of x and columns of y have gaps behind them, y begins at an element; x is cut from a buffer's end."""
+    batches, rows, columns = shape
+    rng, item = np.random.default_rng(29), np.dtype(dtype).itemsize
+    x = rng.integers(0, 127, (batches, rows, columns + gap)).astype(dtype)
+    around = rng.integers(0, 127, 1 + batches * columns * (rows + gap)).astype(dtype)
+    source, buffer = upload(device, x.reshape(-1)[: x.size - gap]), upload(device, around)
+    taken = (batches, 1, 1, columns, rows)
+    pitch, y_pitch = (columns + gap) * item, (rows + gap) * item
+    views = (
+        source.view(taken, dtype, 0, (rows * pitch, 0, 0, item, pitch)),
+        buffer.view(taken, dtype, item, (columns * y_pitch, 0, 0, y_pitch, item)),
+    )
+    launch(device, open_kernel("cut"), [views])
+    around[1:].reshape(batches, columns, rows + gap)[..., :rows] = x[..., :columns].transpose(0, 2, 1)
+    np.testing.assert_array_equal(buffer.view(around.shape, dtype).copy_to_host(), around)
+
+
 # Slabs by themselves, and several to a block, the last of them short of some; rows with words behind them, and without; x turned or not.
 SLABS = [
     ((403, 2, 25, 38), (0, 3, 2, 1)),

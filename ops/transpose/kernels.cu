@@ -9,12 +9,17 @@
 //    5   | transpose_vectorised | 4 x 4 patches through a swizzled tile: float4 everywhere, whole lines on both sides
 //    6   | transpose_strips     | a block turns tile below tile: the next is on its way while one is stored (strips.cuh)
 //    7   | transpose_elements   | the same strips by single elements, for rows that begin anywhere (strips.cuh)
-//    8   | the same, turned     | a warp takes whole lines of 128 bytes of rows that begin between them (strips.cuh)
-//    9   | transpose_tall, wide | few columns, or few rows: a block takes the short side whole (narrow.cuh)
-//   10   | the same, by packs   | the run of memory on one side is accessed by 16 bytes (packs.cuh)
+//    8   | transpose_tall, wide | few columns, or few rows: a block takes the short side whole (narrow.cuh)
+//    9   | the same, by packs   | the run of memory on one side is accessed by 16 bytes (packs.cuh)
+//   10   | transpose_lean       | short straight code; rows of Y are cut at sectors (lean.cuh)
+//   11   | the same, by patches | rungs 5 and 10: whole patches, and what is read once leaves L2 first (lean.cuh)
+//   12   | transpose_tall_rows  | up to 8 columns: a thread takes rows whole, no shared memory (lean.cuh)
+//   13   | lean_tall, lean_wide | rung 9 by loops of copies to shared memory, all of a small slab under way at once (lean_slabs.cuh)
 //
-// Rungs 1-3 and 7-10 take any alignment; the others move float4 and ask for aligned rows of X and Y.
+// Rungs 1-3, 7-10, 12 and 13 take any alignment; the others move float4 and ask for aligned rows of X and Y.
 #include "common/vector_access.cuh"
+#include "transpose/lean.cuh"
+#include "transpose/lean_slabs.cuh"
 #include "transpose/narrow.cuh"
 #include "transpose/packs.cuh"
 #include "transpose/strips.cuh"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,8 @@ MAX_THREADS = 1024
 WARP_SIZE = 32
 MAX_STATIC_SHARED_BYTES = 48 * 1024
 MAX_WIDTH = 128  # columns of a tall matrix, rows of a wide one
+MAX_ROW_WIDTH = 8  # columns of rows that a thread takes whole
+SECTOR_ELEMS = 8
 PATCH = 4  # rows and columns that a thread turns in registers
 
 
@@ -82,6 +84,15 @@ STRIP_ROWS = Tunable("bm", (32, 64, 128), "rows of X in a tile")
 STRIP_COLUMNS = Tunable("bn", (32, 64, 128), "columns of X in a tile")
 STRIP_THREADS = Tunable("threads", (128, 256, 512), "threads of a block")
 SLAB_THREADS = Tunable("threads", (128, 256, 512), "threads of a block")
+LEAN_SLAB_THREADS = Tunable("threads", (128, 256), "threads of a block")
+LEAN_SLAB_ITEMS = Tunable("items", (8, 16), "elements of a slab for each thread at most")
+LEAN_ROWS = Tunable("bm", (32, 64, 128), "rows of X that a block turns")
+LEAN_COLUMNS = Tunable("bn", (32, 64, 128), "columns of X that a block turns")
+LEAN_THREADS = Tunable("threads", (128, 256, 512), "threads of a block")
+CUT = Tunable("cut", (0, 8, 32), "a block's parts of the rows of Y begin at multiples of so many elements: 8 are a sector, 32 a line")
+STREAM = Tunable("stream", (0, 1), "whether elements that one block reads leave L2 before others")
+ROW_THREADS = Tunable("threads", (128, 256), "threads of a block")
+ROW_ITEMS = Tunable("items", (8, 16), "elements that a thread moves at most, unless a row has more")
 SLAB_ITEMS = Tunable("items", (8, 16, 32), "elements that a thread moves, loaded before any is stored")
 WHOLE_LINES = Constraint(
     "whole_lines",
@@ -98,10 +109,17 @@ SLAB_SHARED = Constraint(
     "threads * items must be from 4096 (32 places of 128 elements) to 8192 floats",
     lambda t: MAX_WIDTH * WARP_SIZE <= t["threads"] * t["items"] <= 2 * MAX_WIDTH * WARP_SIZE,
 )
+LEAN_LOADS = Constraint(
+    "lean_loads",
+    "at most 8 rows of X may be read at once, and 36 elements by a thread",
+    lambda t: t["threads"] <= 8 * t["bn"] and _count_elems(t) <= 32 * t["threads"],
+)
 
 # The domains: what each kernel serves; `supports` is generated from them. Rows, columns and blocks are counted in 32 bits, and the last
 # tile may end this far past the matrix.
 _MAX_EXTENT = 2**31 - 1 - 8192
+_MAX_GRID = 65535
+_MAX_LEAN_STRIDE = 2**25  # elements
 
 
 def _serve(tile_rows: int, tile_columns: int) -> tuple[Count | Rows, ...]:
@@ -117,6 +135,30 @@ def _serve_slabs(short: str, long: str) -> tuple[Count | Rows, ...]:
     return (Count({short: 1}, max=MAX_WIDTH), Count({long: 1}, max=_MAX_EXTENT))
 
 
+def _serve_lean_slabs(short: str, long: str, max_width: int) -> tuple[Count | Rows, ...]:
+    """Return the domain of slabs of as many places as their threads have items for, where 30 bits hold row strides."""
+    strides = (Rows(name, max_stride=2**30) for name in ("x", "y"))
+    return (Count({short: 1}, max=min(max_width, MAX_WIDTH)), Count({long: 1}, max=_MAX_EXTENT), *strides)
+
+
+def _serve_lean(t: Values) -> tuple[Count | Rows, ...]:
+    """Return the domain: an axis of the grid counts tiles down X, and 32 bits hold the step between a thread's rows."""
+    tiles_down = Count({"rows": t["bm"]}, max=_MAX_GRID - 1)
+    strides = (Rows(name, max_stride=_MAX_LEAN_STRIDE) for name in ("x", "y"))
+    return (*_serve(t["bm"], t["bn"]), tiles_down, *strides)
+
+
+def _find_tile(t: Values) -> Values:
+    """Return the edges of a block's tile."""
+    return {"rows": t["bm"], "columns": t["bn"]}
+
+
+def _find_slab(long: str) -> Callable[[Values], Values]:
+    """Return a function from tunables to edges that make as many steps as there are slabs, whose length depends on the short side."""
+    short = "columns" if long == "rows" else "rows"
+    return lambda t: {long: t["threads"] * t["items"], short: 1}
+
+
 KERNELS = (
     Kernel(
         "naive",
@@ -125,6 +167,7 @@ KERNELS = (
         (THREADS_PER_BLOCK, WHOLE_WARPS),
         ({"bm": 8, "bn": 32}, {"bm": 32, "bn": 8}),
         domain=lambda t: _serve(t["bm"], t["bn"]),
+        tile=_find_tile,
     ),
     Kernel(
         "tiled",
@@ -133,6 +176,7 @@ KERNELS = (
         (EVEN_SHARE, STATIC_SHARED),
         ({"bm": 32, "bn": 32, "threads": 256, "pad": 0}, {"bm": 32, "bn": 32, "threads": 256, "pad": 1}),
         domain=lambda t: _serve(t["bm"], t["bn"]),
+        tile=_find_tile,
     ),
     Kernel(
         "swizzled",
@@ -141,6 +185,7 @@ KERNELS = (
         (EVEN_SHARE, STATIC_SHARED),
         ({"bm": 32, "bn": 32, "threads": 256}, {"bm": 64, "bn": 64, "threads": 512}),
         domain=lambda t: _serve(t["bm"], t["bn"]),
+        tile=_find_tile,
     ),
     Kernel(
         "patches",
@@ -149,6 +194,7 @@ KERNELS = (
         (),
         ({"lm": 8, "threads": 128, "items": 1}, {"lm": 16, "threads": 256, "items": 1}),
         domain=lambda t: _serve_vectors(4 * t["lm"] * t["items"], 4 * (32 // t["lm"]) * (t["threads"] // 32)),
+        tile=lambda t: {"rows": 4 * t["lm"] * t["items"], "columns": 4 * (32 // t["lm"]) * (t["threads"] // 32)},
     ),
     Kernel(
         "vectorised",
@@ -157,6 +203,7 @@ KERNELS = (
         (EVEN_PATCHES,),
         ({"bm": 32, "bn": 64, "threads": 128}, {"bm": 64, "bn": 64, "threads": 256}),
         domain=lambda t: _serve_vectors(t["bm"], t["bn"]),
+        tile=_find_tile,
     ),
     Kernel(
         "strips",
@@ -166,10 +213,9 @@ KERNELS = (
         (
             {"bm": 64, "bn": 64, "threads": 256, "items": 4},
             {"bm": 32, "bn": 64, "threads": 128, "items": 4},
-            {"bm": 64, "bn": 64, "threads": 128, "items": 4},
-            {"bm": 128, "bn": 32, "threads": 256, "items": 4},
         ),
         domain=lambda t: _serve_vectors(t["bm"], t["bn"]),
+        tile=_find_tile,
     ),
     Kernel(
         "elements",
@@ -183,17 +229,7 @@ KERNELS = (
             {"bm": 64, "bn": 32, "threads": 256, "items": 4},
         ),
         domain=lambda t: _serve(t["bm"], t["bn"]),
-    ),
-    Kernel(
-        "lines",
-        "the same, each row's elements turned among the lanes so that a warp accesses whole lines of 128 bytes",
-        (STRIP_ROWS, STRIP_COLUMNS, STRIP_THREADS, STRIP_TILES),
-        (EVEN_SHARE, WHOLE_LINES, TWO_TILES_SHARED),
-        (
-            {"bm": 64, "bn": 64, "threads": 256, "items": 4},
-            {"bm": 64, "bn": 64, "threads": 512, "items": 4},
-        ),
-        domain=lambda t: _serve(t["bm"], t["bn"]),
+        tile=_find_tile,
     ),
     Kernel(
         "tall",
@@ -202,6 +238,7 @@ KERNELS = (
         (SLAB_SHARED,),
         ({"threads": 512, "items": 8}, {"threads": 256, "items": 16}),
         domain=lambda t: _serve_slabs("columns", "rows"),
+        tile=_find_slab("rows"),
     ),
     Kernel(
         "wide",
@@ -210,6 +247,7 @@ KERNELS = (
         (SLAB_SHARED,),
         ({"threads": 512, "items": 8}, {"threads": 256, "items": 16}),
         domain=lambda t: _serve_slabs("rows", "columns"),
+        tile=_find_slab("columns"),
     ),
     Kernel(
         "tall_packs",
@@ -218,6 +256,7 @@ KERNELS = (
         (SLAB_SHARED,),
         ({"threads": 256, "items": 16}, {"threads": 512, "items": 8}, {"threads": 512, "items": 16}),
         domain=lambda t: _serve_slabs("columns", "rows"),
+        tile=_find_slab("rows"),
     ),
     Kernel(
         "wide_packs",
@@ -226,10 +265,77 @@ KERNELS = (
         (SLAB_SHARED,),
         ({"threads": 256, "items": 16}, {"threads": 512, "items": 8}, {"threads": 512, "items": 16}),
         domain=lambda t: _serve_slabs("rows", "columns"),
+        tile=_find_slab("columns"),
+    ),
+    Kernel(
+        "lean",
+        "short straight code and a grid of two axes; parts of Y's rows cut at sectors of 32 bytes, for rows that begin between them",
+        (LEAN_ROWS, LEAN_COLUMNS, LEAN_THREADS, CUT, STREAM),
+        (WHOLE_LINES, LEAN_LOADS),
+        (
+            {"bm": 64, "bn": 32, "threads": 256, "cut": 8, "stream": 0},
+            {"bm": 32, "bn": 32, "threads": 128, "cut": 0, "stream": 0},
+            {"bm": 64, "bn": 32, "threads": 128, "cut": 8, "stream": 0},
+            {"bm": 64, "bn": 64, "threads": 256, "cut": 8, "stream": 0},
+            {"bm": 128, "bn": 32, "threads": 256, "cut": 32, "stream": 0},
+            {"bm": 64, "bn": 64, "threads": 256, "cut": 8, "stream": 1},
+        ),
+        domain=_serve_lean,
+        tile=_find_tile,
+    ),
+    Kernel(
+        "lean_patches",
+        "the same by patches of whole rows and columns; what is read once leaves L2 first",
+        (LEAN_ROWS, LEAN_COLUMNS, LEAN_THREADS, STREAM),
+        (EVEN_PATCHES,),
+        (
+            {"bm": 64, "bn": 64, "threads": 256, "stream": 0},
+            {"bm": 64, "bn": 64, "threads": 256, "stream": 1},
+            {"bm": 32, "bn": 64, "threads": 128, "stream": 1},
+        ),
+        domain=lambda t: (
+            *_serve_lean(t),
+            Count({"rows": 1}, multiple=PATCH),
+            Count({"columns": 1}, multiple=PATCH),
+            Rows("x", 16, PATCH),
+            Rows("y", 16, PATCH),
+        ),
+        tile=_find_tile,
+    ),
+    Kernel(
+        "tall_rows",
+        "up to 8 columns: a thread takes rows whole, and needs neither shared memory nor a barrier",
+        (ROW_THREADS, ROW_ITEMS),
+        (),
+        ({"threads": 128, "items": 16}, {"threads": 256, "items": 8}),
+        domain=lambda t: (
+            Count({"columns": 1}, max=MAX_ROW_WIDTH),
+            Count({"rows": 1}, max=_MAX_EXTENT),
+            Rows("x", max_stride=_MAX_LEAN_STRIDE),
+        ),
+        tile=_find_slab("rows"),
+    ),
+    Kernel(
+        "lean_tall",
+        "few columns, by loops of copies to shared memory: all of a small slab is under way at once; parts of Y's rows cut at sectors",
+        (LEAN_SLAB_THREADS, LEAN_SLAB_ITEMS),
+        (),
+        ({"threads": 256, "items": 8}, {"threads": 256, "items": 16}),
+        domain=lambda t: _serve_lean_slabs("columns", "rows", t["threads"] * t["items"] // (WARP_SIZE + SECTOR_ELEMS)),
+        tile=_find_slab("rows"),
+    ),
+    Kernel(
+        "lean_wide",
+        "few rows, by loops of copies to shared memory: all of a small slab is under way at once",
+        (LEAN_SLAB_THREADS, LEAN_SLAB_ITEMS),
+        (),
+        ({"threads": 256, "items": 8}, {"threads": 128, "items": 16}, {"threads": 256, "items": 16}),
+        domain=lambda t: _serve_lean_slabs("rows", "columns", t["threads"] * t["items"] // WARP_SIZE),
+        tile=_find_slab("columns"),
     ),
 )
-_STRIPS, _ELEMENTS, _LINES = KERNELS[-7:-4]
-_TALL, _WIDE = KERNELS[-2:]
+_BY_NAME = {kernel.name: kernel for kernel in KERNELS}
+_STRIPS, _ELEMENTS, _TALL, _WIDE = (_BY_NAME[name] for name in ("strips", "elements", "tall_packs", "wide_packs"))
 _ALIGNED = (Rows("x", 16, 4), Rows("y", 16, 4))
 _BEYOND_WIDTH = (Count({"columns": 1}, min=MAX_WIDTH + 1), Count({"rows": 1}, min=MAX_WIDTH + 1))
 

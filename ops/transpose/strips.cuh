@@ -74,15 +74,8 @@ struct PatchShare {
     }
 };
 
-// Elements between the last multiple of 128 bytes and this address.
-__device__ __forceinline__ int find_skew(const float* address) {
-    return static_cast<int>(reinterpret_cast<std::uintptr_t>(address) / 4 % 32);
-}
-
 // A thread's share of a tile, as elements: every kThreads-th along the rows of X. The tile lies in shared memory as in transpose_swizzled.
-// Where kIsTurned, the lanes take the elements of a row turned by its skew: all warps but one per row then access one line of 128 bytes,
-// that one the ends of two, where rows that begin anywhere cost every warp two lines.
-template <int kTileRows, int kTileColumns, int kThreads, bool kIsTurned>
+template <int kTileRows, int kTileColumns, int kThreads>
 struct ElementShare {
     static constexpr int kRows = kTileRows;
     static constexpr int kColumns = kTileColumns;
@@ -91,35 +84,25 @@ struct ElementShare {
     static_assert(kElems * kThreads == kTileRows * kTileColumns, "every thread moves as many elements as any other");
 
     float elems[kElems];
-    int skew, skew_step;  // of the first row, and from one row of the thread to the next
-
-    // Which of `size` elements of a row, a power of two, a lane takes at such a skew.
-    static __device__ __forceinline__ int find_turned(int lane, int size, int skew) {
-        return kIsTurned ? (lane - skew) & (size - 1) : lane;
-    }
 
     template <bool kWhole>
     __device__ __forceinline__ void load(const Matrices& m, TileOrigin origin) {
         constexpr int kStep = kThreads / kTileColumns;
-        const int lane = static_cast<int>(threadIdx.x) % kTileColumns;
+        const int column = static_cast<int>(threadIdx.x) % kTileColumns;
         const int row = origin.row + static_cast<int>(threadIdx.x) / kTileColumns;
         const float* source = m.x + row * m.ldx + origin.column;
-        skew = find_skew(source);
-        skew_step = static_cast<int>(kStep * m.ldx % 32);
 #pragma unroll
         for (int i = 0; i < kElems; ++i) {
-            const int column = find_turned(lane, kTileColumns, skew + i * skew_step);
             elems[i] = kWhole || (origin.column + column < m.columns && row + i * kStep < m.rows) ? source[column] : 0.0f;
             source += kStep * m.ldx;
         }
     }
 
     __device__ __forceinline__ void put(float* tile) const {
-        const int lane = static_cast<int>(threadIdx.x) % kTileColumns;
+        const int column = static_cast<int>(threadIdx.x) % kTileColumns;
         const int row = static_cast<int>(threadIdx.x) / kTileColumns;
 #pragma unroll
         for (int i = 0; i < kElems; ++i) {
-            const int column = find_turned(lane, kTileColumns, skew + i * skew_step);
             tile[find_place<kTileColumns, true>(row + i * (kThreads / kTileColumns), column)] = elems[i];
         }
     }
@@ -127,12 +110,11 @@ struct ElementShare {
     template <bool kWhole>
     static __device__ __forceinline__ void store(const Matrices& m, TileOrigin origin, const float* tile) {
         constexpr int kStep = kThreads / kTileRows;
-        const int lane = static_cast<int>(threadIdx.x) % kTileRows;
+        const int row = static_cast<int>(threadIdx.x) % kTileRows;
         const int column = static_cast<int>(threadIdx.x) / kTileRows;
         float* target = m.y + (origin.column + column) * m.ldy + origin.row;
 #pragma unroll 4
         for (int i = 0; i < kElems; ++i) {
-            const int row = find_turned(lane, kTileRows, find_skew(target));
             const float value = tile[find_place<kTileColumns, true>(row, column + i * kStep)];
             if (kWhole || (origin.row + row < m.rows && origin.column + column + i * kStep < m.columns)) target[row] = value;
             target += kStep * m.ldy;

@@ -23,7 +23,19 @@ VARIANTS = {k.name: k.bind(k.variants[-1]) for k in OP.kernels}
 # Proved by the fast tests; the slow ones prove the others.
 FAST_KERNELS = ("naive", "vectorised")
 # These ask for aligned rows, or for a short side.
-PARTIAL = ("patches", "vectorised", "strips", "tall", "wide", "tall_packs", "wide_packs")
+PARTIAL = (
+    "patches",
+    "vectorised",
+    "strips",
+    "tall",
+    "wide",
+    "tall_packs",
+    "wide_packs",
+    "lean_patches",
+    "tall_rows",
+    "lean_tall",
+    "lean_wide",
+)
 BENCH = OP.select_problems("bench")
 
 Open = Callable[[str], Launchable]
@@ -45,7 +57,7 @@ def test_kernel_verifies_on_every_problem(device: Device, open_kernel: Open, ker
 
 @pytest.mark.parametrize("kernel", VARIANTS)
 def test_every_bit_arrives(device: Device, open_kernel: Open, kernel: str) -> None:
-    rows, columns = (136, 68) if kernel.startswith("tall") else (68, 136)
+    rows, columns = (136, 8) if kernel == "tall_rows" else (136, 68) if "tall" in kernel else (68, 136)
     bits = np.random.default_rng(3).integers(0, 2**32, (rows, columns), dtype=np.uint32)  # NaN payloads and subnormals among them
     with Case(device, OP, Problem({"rows": rows, "columns": columns})) as case:
         case.upload({"x": bits.view(np.float32)})
@@ -67,12 +79,18 @@ def test_binding_and_alignment_are_refused_by_name(device: Device, open_kernel: 
 
 @pytest.mark.parametrize(
     ("kernel", "short"),
-    [("strips", 68), ("elements", 67), *((k, n) for k in ("tall", "wide") for n in (1, 6, 12, 32, 67, 96, 128)), ("lines", 67)],
+    [
+        ("strips", 68),
+        ("elements", 67),
+        *((k, n) for k in ("tall", "wide", "lean_wide") for n in (1, 6, 12, 32, 67, 96, 128)),
+        ("lean", 67),
+        ("lean_patches", 68),
+    ],
 )
 def test_no_access_to_shared_memory_conflicts(device: Device, open_kernel: Open, kernel: str, short: int) -> None:
     if device.observer is None:
         pytest.skip("conflicts are counted on the emulated device")
-    rows, columns = (short, 300) if kernel == "wide" else (300, short)
+    rows, columns = (short, 300) if kernel.endswith("wide") else (300, short)
     x = np.arange(rows * columns, dtype=np.float32).reshape(rows, columns)
     with device.observer.observe((), counters=True):
         device.observer.take_counters()
