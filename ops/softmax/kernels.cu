@@ -97,7 +97,7 @@ struct Row {
             const bool is_shown = !kIsMasked || (words[i / 4] & 0xffU << i % 4 * 8) != 0;
             pack.values[i] = may_count && is_shown ? pack.values[i] * scale : minus_infinity();
         };
-        if ((Span::kHasWholePacks || span.is_packed) && first >= 0 && first + Span::kChunkElems <= end) {
+        if (((kIsMasked && Span::kHasWholePacks) || span.is_packed) && first >= 0 && first + Span::kChunkElems <= end) {
 #pragma unroll
             for (int i = 0; i < Span::kChunkElems; ++i) count(i, true);
             return;
