@@ -226,6 +226,7 @@ KERNELS = (
             {"threads": 8, "rows": 64, "blocks": 264},
             {"threads": 32, "rows": 16, "blocks": 264},
             {"threads": 8, "rows": 128, "blocks": 132},
+            {"threads": 4, "rows": 128, "blocks": 264},
         ),
         max_spill_bytes=592,  # as in tiles
         domain=lambda t: (*_serve_keys(), Count({"vocabulary": 1}, max=_MOST_ROWS)),
@@ -235,7 +236,7 @@ KERNELS = (
         "narrow rows: keys as in buckets, and sums as integers in shared memory, which need no order",
         (INTEGER_THREADS, INTEGER_BLOCKS),
         (),
-        ({"threads": 512, "blocks": 264}, {"threads": 256, "blocks": 528}),
+        ({"threads": 512, "blocks": 264}, {"threads": 256, "blocks": 528}, {"threads": 512, "blocks": 528}),
         domain=lambda t: (*_serve_sums(), Count({"width": 1}, max=_MOST_INTEGER_WIDTH)),
     ),
 )
@@ -253,11 +254,15 @@ def _few(count: int, vocabulary: int = 0, width: int = 0) -> tuple[Count, ...]:
     return tuple(Count({size: 1}, max=limit) for size, limit in most.items() if limit)
 
 
+_TINY_TABLES = {rows: threads for threads, rows in _TABLE_ROWS.items() if threads != 256}
+
 _CLASSES: dict[str, tuple[tuple[Count, ...], Kernel, Mapping[str, int]]] = {
     "small_narrow": (_few(8192, 264, 48), _NAMED["tiles"], _NARROW),
     "small_short": (_few(8192, 16), _NAMED["tiles"], _NARROW),
     "small": (_few(8192, 264), _NAMED["tiles"], _WIDE),
     "table_of_12": (_few(0, 12, 512), _NAMED["tables"], {"threads": 512, "blocks": 264}),
+    # A block for each row of the table is too few of them, where indices are many.
+    **{f"tiny_table_of_{n}": (_few(0, n, 8), _NAMED["tables"], {"threads": t, "blocks": 264}) for n, t in _TINY_TABLES.items()},
     "tiny_rows": ((*_serve_sums(), *_few(0, 0, 8)), _NAMED["integers"], {"threads": 512, "blocks": 264}),
     "short_table": (_few(1 << 17, 192, 384), _NAMED["tiles"], _NARROW),
     "short_broad_table": (_few(1 << 17, 192), _NAMED["tiles"], _WIDE),
@@ -319,6 +324,8 @@ PROBLEMS = (
     _problem("bench", 1000, 100000, 64, "bfloat16"),
     _problem("bench", 130000, 240000, 2, "bfloat16", dy=1),
     _problem("bench", 30000, 2500, 5),
+    _problem("bench", 430000, 30, 3, "float16", dy=1),
+    _problem("bench", 300000, 150, 5),
     _problem("bench", 100000, 290000, 20),
     _problem("bench", 20000, 40000, 40),
     _problem("bench", 20000, 50257, 384),

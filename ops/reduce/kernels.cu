@@ -7,12 +7,16 @@
 // | row_groups   | columns       | a group of threads per row, 16 bytes an access wherever a row begins, 4 accesses in flight |
 // | row_parts    | columns       | several blocks per row, then a block puts the parts of a row together                      |
 // | column_parts | rows          | a block takes a few columns of every n-th rows, then the parts of each column are put together |
+// | column_groups | rows         | a block, or a cluster of blocks, takes a few columns whole, 16 rows a thread in flight: one launch |
 // | whole        | all           | every block takes a part, then one block puts the parts together                           |
 // | atomic       | rows, all     | blocks add their parts to the result as they end: not the same bits on every run           |
 //
 // All but `atomic` reduce in an order that follows from sizes, strides and addresses alone.
 #include <cstdint>
+#include <type_traits>
 
+#include "common/cluster.cuh"
+#include "common/distributed.cuh"
 #include "common/programmatic.cuh"
 #include "common/rows.cuh"
 #include "reduce/gather.cuh"
@@ -206,6 +210,128 @@ __global__ void __launch_bounds__(kFinishWidth* kLanes)
 #pragma unroll 8
     for (int other = 1; other < kLanes; ++other) state = Reduction::combine(state, shared[other][rank]);
     write_result(p, column, state, p.rows);
+}
+
+// Rows that a thread of column_groups loads before it uses the first.
+inline constexpr int kRowsInFlight = 16;
+// Columns of a block, or of a cluster of them.
+inline constexpr int kGroupColumns = 32;
+
+// Puts the states of a column of all blocks of a cluster together, each thread with a column of its own, for the threads of block 0: for
+// all threads of the blocks to call. The result of the others is of no use.
+template <int kCluster, class Reduction, class State>
+__device__ __forceinline__ State combine_cluster(State state) {
+    __shared__ float4 results[kGroupColumns];
+    const auto column = static_cast<int>(threadIdx.x);
+    if (column < kGroupColumns) results[column] = lay_state(state);
+    sync_cluster_shared();
+    if (find_cluster_rank() == 0 && column < kGroupColumns) {
+        float4 parts[kCluster];
+#pragma unroll
+        for (int block = 1; block < kCluster; ++block)
+            parts[block] = load_from_block(&results[column].x, static_cast<std::uint32_t>(block));
+#pragma unroll
+        for (int block = 1; block < kCluster; ++block) state = Reduction::combine(state, lift_state<State>(parts[block]));
+    }
+    sync_cluster_shared();  // the shared memory of a block is there until all have been read
+    return state;
+}
+
+// Elements that change no state: what a thread takes for rows past the last. A place there comes behind those of all rows.
+template <class Reduction, class Element>
+inline constexpr std::uint32_t kNothing = 0;
+template <class Element>
+inline constexpr std::uint32_t kNothing<Max, Element> = kMinusInfinityWord<Element>;
+template <class Element>
+inline constexpr std::uint32_t kNothing<Min, Element> = kMinusInfinityWord<Element> & 0x7fff7fffu;
+template <class Element>
+inline constexpr std::uint32_t kNothing<Argmax, Element> = kMinusInfinityWord<Element>;
+
+// An element, the lower half of a word where it has 16 bits, or a pair of them.
+template <class Reduction, class Element>
+__device__ __forceinline__ void take_word(typename Reduction::State (&states)[1], std::uint32_t word, std::uint32_t place) {
+    float value;
+    if constexpr (sizeof(Element) == sizeof(float)) {
+        value = __uint_as_float(word);
+    } else {
+        value = to_float(Element{static_cast<std::uint16_t>(word)});
+    }
+    states[0] = Reduction::take(states[0], value, place);
+}
+
+template <class Reduction, class Element>
+__device__ __forceinline__ void take_word(typename Reduction::State (&states)[2], std::uint32_t word, std::uint32_t place) {
+    const float2 pair = unpack_pair<Element>(word);
+    states[0] = Reduction::take(states[0], pair.x, place);
+    states[1] = Reduction::take(states[1], pair.y, place);
+}
+
+// Over rows: kCluster blocks take kGroupColumns columns. 2^lanes_log lanes of a warp take the columns of a row, or pairs of them
+// (kIsPaired: of 16 bits, an even number in rows that begin on words), and the others the next rows.
+template <class Reduction, class Element, int kThreads, int kCluster, bool kIsPaired>
+__global__ void __launch_bounds__(kThreads) reduce_column_groups(const ReduceParams p, int lanes_log) {
+    using aicf::shuffle_xor;
+    using State = typename Reduction::State;
+    using Word = std::conditional_t<kIsPaired || sizeof(Element) == sizeof(float), std::uint32_t, std::uint16_t>;
+    constexpr int kWarps = kThreads / kWarpSize, kElems = kIsPaired ? 2 : 1;
+    constexpr int kThreadsLog = __builtin_ctz(kCluster * kThreads);
+    __shared__ State shared[kWarps][kGroupColumns];
+    const int lane = static_cast<int>(threadIdx.x) % kWarpSize, warp = static_cast<int>(threadIdx.x) / kWarpSize;
+    const std::int64_t group = blockIdx.x / kCluster;
+    const int block = kCluster == 1 ? 0 : static_cast<int>(find_cluster_rank());
+    const int lanes = 1 << lanes_log, offset = (lane & (lanes - 1)) * kElems;
+    const std::int64_t column = group * kGroupColumns + offset;
+    if constexpr (kCluster > 1) wait_for_predecessor();
+
+    State states[kElems];
+#pragma unroll
+    for (State& state : states) state = Reduction::start();
+    // One body for all rounds, the last one too: a short launch waits for its code as well. Past the last row that one is read again, and
+    // so is the last column: of loads that may not be made the compiler has few under way.
+    const auto last = static_cast<std::uint32_t>(p.rows - 1);
+    const std::uint32_t step = kCluster * kThreads >> lanes_log;
+    const std::int64_t stride_bytes = step * p.ldx * static_cast<std::int64_t>(sizeof(Element));
+    const Element* const source = static_cast<const Element*>(p.x) + min(column, p.columns - kElems);
+    std::uint32_t row = (block * kWarps + warp) * kWarpSize + lane >> lanes_log;
+#pragma unroll 1
+    for (; row <= last; row += kRowsInFlight * step) {
+        const std::uint32_t most = last - row >> (kThreadsLog - lanes_log);
+        const auto* const at = reinterpret_cast<const char*>(source + row * p.ldx);
+        Word words[kRowsInFlight];
+#pragma unroll
+        for (std::uint32_t u = 0; u < kRowsInFlight; ++u) words[u] = *reinterpret_cast<const Word*>(at + min(u, most) * stride_bytes);
+        // Never so, but a branch to the compiler, which would use the first rows ahead of asking for the last ones.
+        std::uint32_t seen;
+        asm volatile("mov.b32 %0, %1;" : "=r"(seen) : "r"(step));
+        if (seen == 0) break;
+#pragma unroll
+        for (std::uint32_t u = 0; u < kRowsInFlight; ++u) {
+            const std::uint32_t word = u <= most ? words[u] : kNothing<Reduction, Element>;
+            take_word<Reduction, Element>(states, word, row + u * step);
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < kElems; ++i) {
+#pragma unroll 1
+        for (int other = kWarpSize / 2; other >= lanes; other /= 2)
+            states[i] = Reduction::combine(states[i], shuffle_xor(states[i], other));
+        if (lane < lanes) shared[warp][offset + i] = states[i];
+    }
+    if constexpr (kWarps > 1) {
+        __syncthreads();
+    } else {
+        __syncwarp();
+    }
+    State state = Reduction::start();
+    const auto place = static_cast<int>(threadIdx.x);
+    if (place < lanes * kElems) {
+        state = shared[0][place];
+#pragma unroll 8
+        for (int other = 1; other < kWarps; ++other) state = Reduction::combine(state, shared[other][place]);
+    }
+    if constexpr (kCluster > 1) state = combine_cluster<kCluster, Reduction>(state);
+    const std::int64_t result = group * kGroupColumns + place;
+    if (block == 0 && place < lanes * kElems && result < p.columns) write_result(p, result, state, p.rows);
 }
 
 // -------------------------------------------------------------------------------------------------------------------------------- all

@@ -12,7 +12,7 @@ namespace {
 
 // Kernels of the ladder that lack a tunable compile with 1 in its place, and do not use it.
 constexpr int kThreads = kTunables.threads, kRows = std::max(kTunables.rows, 1), kWidth = std::max(kTunables.width, 1);
-constexpr int kBlocks = std::max(kTunables.blocks, 1);
+constexpr int kBlocks = std::max(kTunables.blocks, 1), kCluster = std::max(kTunables.cluster, 1);
 constexpr int kFinishRowThreads = 128, kFinishAllThreads = 512;
 constexpr int kWholeWidth = 8;           // packs of a row that a block takes at a time where rows do not follow each other
 constexpr std::int64_t kMaxParts = 256;  // of a column: what is put together at the end is small beside what was read
@@ -164,6 +164,31 @@ struct column_parts {
         constexpr unsigned kFewParts = 32;
         if (grid.y == 1) return make_ok();
         return grid.y <= kFewParts ? finish_columns<Reduction, 8>(call, grid.y) : finish_columns<Reduction, 32>(call, grid.y);
+    }
+};
+
+template <class Reduction, class Element>
+struct column_groups {
+    static std::int64_t count_parts(const Params&) { return 0; }
+
+    template <bool kIsPaired>
+    static AicfStatus launch_elems(const Call& call) {
+        const Params& p = call.p;
+        const auto columns = static_cast<int>(std::min<std::int64_t>(p.columns, kGroupColumns));
+        int lanes_log = 0;
+        while ((kIsPaired ? 2 : 1) << lanes_log < columns) ++lanes_log;
+        const auto kernel = reduce_column_groups<Reduction, Element, kThreads, kCluster, kIsPaired>;
+        const std::int64_t blocks = divide_up(p.columns, kGroupColumns) * kCluster;
+        if constexpr (kCluster == 1) return launch_kernel(kernel, blocks, kThreads, 0, call.stream, p, lanes_log);
+        return launch_early(kernel, static_cast<unsigned>(blocks), kThreads, 0, kCluster, call.stream, p, lanes_log);
+    }
+
+    static AicfStatus launch(const Call& call) {
+        if constexpr (sizeof(Element) == kHalfBytes) {
+            constexpr int kPairBytes = 2 * kHalfBytes;
+            if (call.p.columns % 2 == 0 && has_aligned_rows(call.p.x, call.p.ldx, kHalfBytes, kPairBytes)) return launch_elems<true>(call);
+        }
+        return launch_elems<false>(call);
     }
 };
 

@@ -125,6 +125,7 @@ ROWS = Tunable("rows", (1, 2, 4, 8, 16, 32, 64, 128, 256), "rows, and so groups 
 SLAB_THREADS = Tunable("threads", (64, 128, 256), "threads of a block: rows that it takes at a time, by width")
 WIDTH = Tunable("width", (2, 4, 8, 16, 32), "accesses of 16 bytes along a row that a block makes")
 BLOCKS = Tunable("blocks", (132, 264, 528, 1056, 2112), "blocks in all, about, where a result is cut into parts")
+CLUSTER = Tunable("cluster", (1, 2, 4, 8), "blocks, of one cluster, that take the same columns")
 BLOCK_FITS = Constraint(
     "block_fits",
     "threads * rows must be whole warps, at most 1024",
@@ -188,6 +189,17 @@ KERNELS = (
         tile=lambda t: {"columns": 8 * t["width"], "rows": 8 * (t["threads"] // t["width"])},
     ),
     Kernel(
+        "column_groups",
+        "a block, or a cluster of blocks, takes a few columns whole, 16 rows a thread in flight: one launch",
+        (THREADS, CLUSTER),
+        (),
+        ({"threads": 32, "cluster": 1}, {"threads": 256, "cluster": 1}, {"threads": 512, "cluster": 8}, {"threads": 1024, "cluster": 8}),
+        domain=lambda t: _serve("rows", max_columns=2**31 - 1),
+        # 32 columns, of which each block of a cluster has its share.
+        tile=lambda t: {"columns": 32 // t["cluster"]},
+        min_arch=90,
+    ),
+    Kernel(
         "whole",
         "every block takes a part, then one block puts the parts together",
         (SLAB_THREADS, BLOCKS),
@@ -210,7 +222,7 @@ KERNELS = (
     ),
 )
 _FEW_SUMMED = 16  # rows that a thread reads one after the other
-_NAIVE, _GROUPS, _ROW_PARTS, _COLUMN_PARTS, _WHOLE, _ATOMIC = KERNELS
+_NAIVE, _GROUPS, _ROW_PARTS, _COLUMN_PARTS, _, _WHOLE, _ATOMIC = KERNELS
 # Blocks that fill a chip, and the bytes of a row from which a block is too few threads for it.
 _MANY_ROWS, _LONG_BYTES = 264, 1 << 16
 # Rows of which four threads each fill a chip: more threads for one only make more blocks, each with a wait of its own.

@@ -86,6 +86,25 @@ struct Argmax {
     }
 };
 
+// A state as 16 bytes, for another block to read, and back.
+__device__ __forceinline__ float4 lay_state(float state) { return {state, 0.0f, 0.0f, 0.0f}; }
+
+__device__ __forceinline__ float4 lay_state(Found found) {
+    const auto place = static_cast<std::uint64_t>(found.place);
+    return {__uint_as_float(found.key), 0.0f, __uint_as_float(static_cast<std::uint32_t>(place)),
+            __uint_as_float(static_cast<std::uint32_t>(place >> 32))};
+}
+
+template <class State>
+__device__ __forceinline__ State lift_state(float4 words) {
+    if constexpr (sizeof(State) == sizeof(float)) {
+        return words.x;
+    } else {
+        const std::uint64_t low = __float_as_uint(words.z), high = __float_as_uint(words.w);
+        return {__float_as_uint(words.x), static_cast<std::int64_t>(high << 32 | low)};
+    }
+}
+
 // Stores result `i`, which is of `count` elements.
 __device__ __forceinline__ void write_result(const ReduceParams& p, std::int64_t i, float value, std::int64_t count) {
     if (p.reduction == AICF_REDUCE_REDUCTION_MEAN) value /= static_cast<float>(count);

@@ -30,6 +30,7 @@ OVERS = {
     "row_groups": ("columns",),
     "row_parts": ("columns",),
     "column_parts": ("rows",),
+    "column_groups": ("rows",),
     "whole": ("all",),
     "atomic": ("rows", "all"),
 }

@@ -6,6 +6,7 @@
 // | kernel           | idea                                                                             | reads of y and dy |
 // |------------------|----------------------------------------------------------------------------------|-------------------|
 // | naive            | a thread per row: the sum, then the result                                       | 2                 |
+// | few_columns      | a thread keeps rows of at most 4 columns, by pairs where rows begin on them      | 1                 |
 // | block_passes     | a block per row, 16 bytes an access                                              | 2                 |
 // | cluster_passes   | a cluster of 8 blocks per row, for rows that are long and few                    | 2                 |
 // | split_passes     | blocks of the whole chip per row, which meet in memory, for rows that are fewer  | 2                 |
@@ -83,6 +84,98 @@ __global__ void __launch_bounds__(kThreads) softmax_backward_naive(const Softmax
             row.dx[j] = from_float<Element>(row.find_result(to_float(row.dy[j]), to_float(row.y[j]), sum, is_log));
         }
     });
+}
+
+// Columns that rows of few_columns have at most.
+inline constexpr int kFewColumns = 4;
+
+// The elements of such a row as they lie in memory, by pairs where it begins on the boundary of one, and zeros behind them.
+template <class Element, bool kIsPaired>
+struct FewElems {
+    using Pair = std::conditional_t<sizeof(Element) == sizeof(float), float2, std::uint32_t>;
+    using Word = std::conditional_t<kIsPaired, Pair, Element>;
+    static constexpr int kPerWord = kIsPaired ? 2 : 1;
+
+    Word words[kFewColumns / kPerWord];
+
+    __device__ __forceinline__ void load(const Element* row, int columns) {
+#pragma unroll
+        for (int i = 0; i < kFewColumns / kPerWord; ++i) {
+            words[i] = {};
+            if ((i + 1) * kPerWord <= columns) {
+                words[i] = *reinterpret_cast<const Word*>(row + i * kPerWord);
+            } else if (i * kPerWord < columns) {
+                words[i] = widen(row[i * kPerWord]);
+            }
+        }
+    }
+
+    __device__ __forceinline__ float get(int i) const {
+        const Word word = words[i / kPerWord];
+        if constexpr (!kIsPaired) {
+            return to_float(word);
+        } else if constexpr (sizeof(Element) == sizeof(float)) {
+            return i % 2 == 0 ? word.x : word.y;
+        } else {
+            const float2 pair = unpack_pair<Element>(word);
+            return i % 2 == 0 ? pair.x : pair.y;
+        }
+    }
+
+    __device__ __forceinline__ static void store(Element* row, int columns, const float (&values)[kFewColumns]) {
+#pragma unroll
+        for (int i = 0; i < kFewColumns; i += kPerWord) {
+            if (kIsPaired && i + 2 <= columns) {
+                if constexpr (sizeof(Element) == sizeof(float)) {
+                    *reinterpret_cast<float2*>(row + i) = {values[i], values[i + 1]};
+                } else {
+                    *reinterpret_cast<std::uint32_t*>(row + i) = pack_pair<Element>(values[i], values[i + 1]);
+                }
+            } else if (i < columns) {
+                row[i] = from_float<Element>(values[i]);
+            }
+        }
+    }
+
+private:
+    __device__ __forceinline__ static Word widen(Element element) {
+        if constexpr (!kIsPaired) {
+            return element;
+        } else if constexpr (sizeof(Element) == sizeof(float)) {
+            return {element, 0.0f};
+        } else {
+            return element.bits;
+        }
+    }
+};
+
+// A thread takes kTogether rows, kThreads rows apart: all of them are on their way before the first is looked at.
+template <class Element, int kThreads, int kTogether, bool kPairsDy, bool kPairsY, bool kPairsDx>
+__global__ void __launch_bounds__(kThreads) softmax_backward_few_columns(const SoftmaxBackwardParams params) {
+    const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * (kThreads * kTogether) + threadIdx.x;
+    if (first >= params.rows) return;
+    const auto find = [&](int u) { return min(first + u * kThreads, params.rows - 1); };
+    FewElems<Element, kPairsDy> dy[kTogether];
+    FewElems<Element, kPairsY> y[kTogether];
+    const auto columns = static_cast<int>(params.columns);
+#pragma unroll
+    for (int u = 0; u < kTogether; ++u) {
+        dy[u].load(static_cast<const Element*>(params.dy) + find(u) * params.lddy, columns);
+        y[u].load(static_cast<const Element*>(params.y) + find(u) * params.ldy, columns);
+    }
+#pragma unroll
+    for (int u = 0; u < kTogether; ++u) {
+        const Row<Element> row(params, find(u));
+        const int written = first + u * kThreads < params.rows ? columns : 0;
+        row.visit_kind([&](auto is_log) {
+            float values[kFewColumns], sum = 0.0f;
+#pragma unroll
+            for (int j = 0; j < kFewColumns; ++j) sum += row.find_term(dy[u].get(j), y[u].get(j), is_log);
+#pragma unroll
+            for (int j = 0; j < kFewColumns; ++j) values[j] = row.find_result(dy[u].get(j), y[u].get(j), sum, is_log);
+            FewElems<Element, kPairsDx>::store(row.dx, written, values);
+        });
+    }
 }
 
 // Passes over a row, or a part of one, by kThreads threads.

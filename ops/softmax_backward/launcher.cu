@@ -40,6 +40,24 @@ struct naive {
     }
 };
 
+template <class Element, auto t = kTunables>
+struct few_columns {
+    static AicfStatus launch(const Params& p, cudaStream_t stream) {
+        const auto choose_pairs = [](const void* base, std::int64_t stride, const auto& launch) {
+            constexpr int kElemBytes = static_cast<int>(sizeof(Element));
+            return has_aligned_rows(base, stride, kElemBytes, 2 * kElemBytes) ? launch(std::true_type{}) : launch(std::false_type{});
+        };
+        return choose_pairs(p.dy, p.lddy, [&](auto dy) {
+            return choose_pairs(p.y, p.ldy, [&](auto y) {
+                return choose_pairs(p.dx, p.lddx, [&](auto dx) {
+                    const auto kernel = softmax_backward_few_columns<Element, kThreads, t.together, dy.value, y.value, dx.value>;
+                    return launch_kernel(kernel, divide_up(p.rows, kThreads * t.together), kThreads, 0, stream, p);
+                });
+            });
+        });
+    }
+};
+
 template <class Element>
 struct block_passes {
     static AicfStatus launch(const Params& params, cudaStream_t stream) {

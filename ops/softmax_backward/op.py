@@ -110,6 +110,7 @@ THREADS = Tunable("threads", (32, 64, 128, 256, 512, 1024), "threads of a block"
 CLUSTER_THREADS = Tunable("threads", (256, 512, 1024), "threads of each of the 8 blocks that take a row")
 GROUP = Tunable("threads", (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024), "threads that take a row")
 ROWS = Tunable("rows", (1, 2, 4, 8, 16, 32, 64), "rows, and so groups of threads, of a block")
+TOGETHER = Tunable("together", (1, 2, 4), "rows that a thread takes at a time")
 TEAM_THREADS = Tunable("threads", (256, 512, 1024), "threads of each block of a team")
 TEAM = Tunable("team", (2, 4, 8), "blocks, of one cluster, that take a row")
 ELEMS = Tunable("elems", (8, 16, 32), "elements of a row that a thread keeps in registers")
@@ -220,6 +221,15 @@ KERNELS = (
         tile=lambda t: {"rows": t["threads"]},
     ),
     Kernel(
+        "few_columns",
+        "a thread keeps rows of at most 4 columns, by pairs where rows begin on them; several are on their way at once",
+        (THREADS, TOGETHER),
+        (),
+        ({"threads": 128, "together": 2},),
+        domain=lambda t: _serve(_FEW_COLUMNS),
+        tile=lambda t: {"rows": t["threads"] * t["together"]},
+    ),
+    Kernel(
         "block_passes",
         "a block per row, 16 bytes an access",
         (THREADS,),
@@ -298,7 +308,7 @@ def _find_share(problem: Problem) -> Mapping[str, int] | None:
 
 def _find_team(problem: Problem) -> Variant | None:
     """Return the team that holds a row, of few rows one of many blocks; None where none does."""
-    team, half = KERNELS[5:]
+    team, half = KERNELS[6:]
     teams = [t for t in _TEAM_SHARES if problem.sizes["columns"] <= _hold(t)]
     wide = [t for t in teams if t["team"] == _WIDEST] if problem.sizes["rows"] <= _FEW_ROWS else []
     if wide or teams:
@@ -309,7 +319,7 @@ def _find_team(problem: Problem) -> Variant | None:
 
 def choose(problem: Problem) -> Choice:
     """Return the variant that keeps a row in the registers of as few threads as hold it, or reads long rows again."""
-    naive, block, cluster, split, registers = KERNELS[:5]
+    naive, _, block, cluster, split, registers = KERNELS[:6]
     if problem.sizes["columns"] <= _FEW_COLUMNS:
         return Choice(naive.bind({"threads": 64}), "a thread takes as few columns sooner than several")
     share = _find_share(problem)
@@ -333,6 +343,9 @@ PROBLEMS = (
     _problem("verify", 1, 1),
     _problem("verify", 1, 33, flags="with_scale"),
     _problem("verify", 257, 1, "bfloat16", "log"),
+    _problem("verify", 300, 2, "bfloat16", dy=8, y=8, dx=8),
+    _problem("verify", 131, 4, "float16", "log with_scale", dy=8, dx=3),
+    _problem("verify", 61, 3, "float32", "log", y=1, dx=1),
     _problem("verify", 129, 7, "float16"),
     _problem("verify", 67, 16, "float32", "log"),
     _problem("verify", 70, 64, "bfloat16", "with_scale", dy=8, y=16, dx=8),
