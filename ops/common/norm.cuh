@@ -128,7 +128,7 @@ __device__ __forceinline__ void visit_together(const Span& span, const Element* 
 // A group takes a row of at most as many elements as its threads keep in registers, kElems each, through `at`. `partials`, shared, are of
 // groups beyond a warp.
 template <bool kIsCentred, int kElems, bool kIsWhole, class Element, class Group, class Span>
-__device__ __forceinline__ void normalise_kept(const Norm<Element>& p, const Group& group, const NormRow<Element>& at, const Span& span,
+__device__ __forceinline__ void normalise_kept(const Norm<Element>& p, Group& group, const NormRow<Element>& at, const Span& span,
                                                float (&partials)[2][Group::kPartials]) {
     const bool is_real = group.is_real(p.rows);
     const Skews<Element> skews(span, at);
