@@ -78,7 +78,7 @@ class Measured:
     def _pool_groups(self, rows: Sequence[TimesRow]) -> list[str]:
         """Return the group of each problem by whose errors its kernels' models are set right.
 
-        Classes of dtypes whose elements are as large and whose flops are of the same unit are one group: what bfloat16 takes, float16 takes.
+        Classes of dtypes whose elements are as large and whose flops are of one unit are one group: what bfloat16 takes, float16 takes.
         """
         axes, interface = self.core.table.names.axes, self.frozen.description["interface"]
         classes = [axes.list_survey_classes(self.core.find_classes(each)) for each in self.asked]

@@ -7,6 +7,7 @@ import random
 import shutil
 from collections.abc import Collection
 from dataclasses import replace
+from operator import contains
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from contract.axes import split_survey_group
 from contract.calls import Problem
 from contract.decision import DecisionCore, How, open_core
 from contract.frozen_set import FrozenOp, list_ops, read_op
@@ -193,6 +195,25 @@ def test_rows_that_begin_off_the_lines_of_memory_cost_more(frozen: FrozenOp) -> 
     assert on[:5] == half[:5] == off[:5]
 
 
+def test_times_of_bfloat16_speak_for_float16_but_not_for_float32(frozen: FrozenOp) -> None:
+    frozen = replace(frozen, medians=())
+    drawn = draw_times(open_surveyed(frozen, make_survey(frozen)), 12, noise=0.3)
+
+    def give(row: dict[str, Any], dtype: str) -> dict[str, Any]:
+        return {**row, "attributes": row["attributes"] | {"dtype": dtype}}
+
+    half = [*drawn[:-4], give(drawn[-4], "float16")]
+    lanes = dict.fromkeys((name for name in frozen.kernels if name.startswith("pipelined")), 9.0)
+    ieee = [give(row, "float32") | {"times_us": lanes} for row in drawn[-3:]]
+    found = fit_survey(frozen, ARCH, [*half, *ieee], FACTS)
+    assert {group["group"] for group in found["groups"]} == {"bfloat16+float16/nk_whole", "float32/nk_whole"}
+    core = open_surveyed(frozen, found)
+    for row in half[:3]:
+        known = [k for k in row["times_us"] if k in found["weights"]]
+        twin = predict(core, give(row, "float16"))
+        assert known and all(twin[k] == pytest.approx(row["times_us"][k], rel=1e-3) for k in known)
+
+
 def test_medians_are_points_of_a_survey_that_is_not_fitted_to_them(frozen: FrozenOp) -> None:
     plain = replace(frozen, medians=())
     rows = draw_times(open_surveyed(plain, make_survey(plain)), 60, noise=0.0)
@@ -202,8 +223,8 @@ def test_medians_are_points_of_a_survey_that_is_not_fitted_to_them(frozen: Froze
     core = open_surveyed(frozen, found | {"groups": []})
     (modelled,) = core.find_terms(ask(core, median), core.table.kernels.index(median["kernel"]))
     us = sum(w * term for w, term in zip(found["weights"][median["kernel"]], modelled, strict=False))
-    name = core.table.names.axes.name_survey_group(core.find_classes(ask(core, median)))
-    group = next(g for g in found["groups"] if g["group"] == name)
+    classes = core.table.names.axes.list_survey_classes(core.find_classes(ask(core, median)))
+    group = next(g for g in found["groups"] if all(map(contains, split_survey_group(g["group"]), classes)))
     sizes = [median["sizes"][s] for s in "KMN"]
     told = [p[3 + group["kernels"].index(median["kernel"])] for p in group["points"] if p[:3] == sizes]
     assert any(e == pytest.approx(median["median_us"] / us - 1.0, abs=1e-4) for e in told if e is not None)
