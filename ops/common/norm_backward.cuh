@@ -10,9 +10,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "common/cluster.cuh"
 #include "common/compute_here.cuh"
-#include "common/distributed.cuh"
 #include "common/programmatic.cuh"
 #include "common/rows.cuh"
 
@@ -227,10 +225,6 @@ __global__ void __launch_bounds__(kThreads) norm_backward_columns(const NormGrad
 template <class Group>
 inline constexpr int kRowsAtOnce = Group::kBlockThreads * Group::kBlocks / Group::kTotalThreads;
 
-// Blocks of one cluster, which is alone: a multiprocessor has one at most.
-template <class Group>
-inline constexpr bool kIsMeeting = requires { Group::kMeetingBlocks; };
-
 // Which of its block's rows a thread works on; 0 where there is one, but the compiler must not know: it would keep the mean of a row, which
 // all threads then share, in a uniform register, and wait for it where the row is asked for, a row ahead.
 template <class Group>
@@ -299,47 +293,13 @@ __device__ __forceinline__ void store_block_partials(float* target, std::int64_t
     }
 }
 
-// Writes dweight and dbias from the sums of all blocks of a cluster (Group: MeetingRows): each leaves its own in shared memory, and adds up
-// all blocks' of its share of the columns, in the order of the blocks.
-template <int kNumSums, class Group, class Element, class Span, int kElems>
-__device__ __forceinline__ void store_meeting(const NormGradient<Element>& p, const float (&sums)[2][kElems], const Span& span, int edge,
-                                              const float (&edge_sums)[2]) {
-    constexpr int kQuad = 4, kMost = Group::kTotalThreads * kElems, kBlocks = Group::kMeetingBlocks;
-    __shared__ __align__(16) float own[kNumSums][kMost];
-    const int columns = static_cast<int>(p.columns), quads = (columns + kQuad - 1) / kQuad;
-    store_block_partials<kNumSums, Group::kTotalThreads, kRowsAtOnce<Group>>(own[0], kMost, sums, span, quads * kQuad, edge, edge_sums);
-    sync_cluster_shared();
-    const int rank = static_cast<int>(find_cluster_rank()) * Group::kBlockThreads + static_cast<int>(threadIdx.x);
-    for (int i = rank; i < kNumSums * quads; i += kBlocks * Group::kBlockThreads) {
-        const int which = i / quads, first = i % quads * kQuad;
-        Element* const target = which == 0 ? p.dweight : p.dbias;
-        if (target == nullptr) continue;
-        float4 parts[kBlocks];
-#pragma unroll
-        for (int block = 0; block < kBlocks; ++block) parts[block] = load_from_block(own[which] + first, static_cast<std::uint32_t>(block));
-        float4 sum = parts[0];
-#pragma unroll
-        for (int block = 1; block < kBlocks; ++block) {
-            sum = {sum.x + parts[block].x, sum.y + parts[block].y, sum.z + parts[block].z, sum.w + parts[block].w};
-        }
-        const float values[kQuad] = {sum.x, sum.y, sum.z, sum.w};
-#pragma unroll
-        for (int e = 0; e < kQuad; ++e) {
-            if (first + e < columns) target[first + e] = from_float<Element>(values[e]);
-        }
-    }
-    sync_cluster_shared();  // the shared memory of a block is there until all have read it
-}
-
 // `edge` is the column that a thread has beside those of its span, with `edge_sums`; below 0: none.
 template <int kNumSums, class Group, bool kIsPacked, class Element, class Span, int kElems>
 __device__ __forceinline__ void store_partials(const NormGradient<Element>& p, const float (&sums)[2][kElems], const Span& span,
                                                int edge = -1, const float (&edge_sums)[2] = {0.0f, 0.0f}) {
     float* const target = p.partials + blockIdx.x / Group::kBlocks * p.columns;
     const std::int64_t between = p.num_partials * p.columns;
-    if constexpr (kIsMeeting<Group>) {
-        store_meeting<kNumSums, Group>(p, sums, span, edge, edge_sums);
-    } else if constexpr (kRowsAtOnce<Group> == 1) {
+    if constexpr (kRowsAtOnce<Group> == 1) {
         store_row_partials<kNumSums, Group, kIsPacked>(target, between, sums, span);
         for (int which = 0; which < kNumSums && edge >= 0; ++which) target[which * between + edge] = edge_sums[which];
     } else {
@@ -351,7 +311,7 @@ __device__ __forceinline__ void store_partials(const NormGradient<Element>& p, c
 // Blocks of norm_backward_registers on a multiprocessor at least: 768 threads where each keeps 8 elements of a row, which leaves it 80
 // registers, and 512 where it keeps more.
 template <class Group, int kElems>
-inline constexpr int kResidentByElement = kIsMeeting<Group> ? 1 : std::max(1, (kElems <= 8 ? 768 : 512) / Group::kBlockThreads);
+inline constexpr int kResidentByElement = std::max(1, (kElems <= 8 ? 768 : 512) / Group::kBlockThreads);
 
 // All in one: num_partials blocks, or teams of them (Group: RowGroup or RowTeam), take rows in turn, each of at most as many elements as a
 // group's threads keep, kElems a thread. x and dy are read once, where there are registers for it a row ahead; the partial sums over rows
@@ -504,8 +464,7 @@ __device__ __forceinline__ void store_row(Element* target, const Span& span, uin
 // Blocks of norm_backward_packs on a multiprocessor at least: 1024 threads where each keeps one pack of every matrix, which leaves it 64
 // registers, and 512 where it keeps more.
 template <class Element, class Group, int kElems>
-inline constexpr int kResidentBlocks =
-    kIsMeeting<Group> ? 1 : std::max(1, (kElems == kPackElems<Element> ? 1024 : 512) / Group::kBlockThreads);
+inline constexpr int kResidentBlocks = std::max(1, (kElems == kPackElems<Element> ? 1024 : 512) / Group::kBlockThreads);
 
 // The same in packs, of rows that are whole packs on 16-byte boundaries. Those of the thread's next row are under way while it works on
 // this one.

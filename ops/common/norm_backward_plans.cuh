@@ -116,26 +116,4 @@ struct rows_in_registers : Staying<kIsCentred, t, Element, RowGroup<t.threads, t
 template <bool kIsCentred, auto t, class Element>
 struct rows_in_teams : Staying<kIsCentred, t, Element, RowTeam<t.threads, t.team>> {};
 
-// One cluster and one launch: of few rows, the sums over them are put together where the rows were read.
-template <bool kIsCentred, auto t, class Element>
-struct rows_in_cluster {
-    using Group = MeetingRows<t.threads, t.rows>;
-
-    static std::int64_t count_partials(std::int64_t /*rows*/, std::int64_t /*columns*/) { return 0; }
-
-    static AicfStatus launch(const NormGradient<Element>& norm, cudaStream_t stream) {
-        constexpr int kElems = t.elems, kBlocks = Group::kMeetingBlocks;
-        static_assert(kBlocks * t.rows % kPackElems<Element> == 0, "rows of a group lie alike, whatever their stride");
-        return choose_access<Group::kTotalThreads * kElems>(norm, [&](auto access) {
-            const auto run = [&](auto kernel) { return launch_early(kernel, kBlocks, Group::kBlockThreads, 0, kBlocks, stream, norm); };
-            if constexpr (access.value == Access::kByElement)
-                return run(norm_backward_registers<kIsCentred, Element, Group, kElems>);
-            else if constexpr (access.value == Access::kPacked)
-                return run(norm_backward_edges<kIsCentred, Element, Group, kElems>);
-            else
-                return run(norm_backward_packs<kIsCentred, Element, Group, kElems>);
-        });
-    }
-};
-
 }  // namespace aicf::norm_backward

@@ -10,7 +10,6 @@
 #include "common/distributed.cuh"
 #include "common/programmatic.cuh"
 #include "common/reduce.cuh"
-#include "common/rows.cuh"
 
 namespace aicf {
 
@@ -51,13 +50,6 @@ struct RowCluster {
     __device__ float reduce_sum(float value, float* partials) const {
         return reduce(value, partials, [](float a, float b) { return a + b; });
     }
-};
-
-// As RowGroup, of blocks of one cluster which take rows in turn, and meet when they are done. Launch it with launch_early().
-template <int kThreads, int kRows>
-struct MeetingRows : RowGroup<kThreads, kRows> {
-    static constexpr int kMeetingBlocks = kRowCluster;
-    __device__ MeetingRows() { wait_for_predecessor(); }
 };
 
 // kThreads threads of each of kBlocks blocks take rows in turn, as RowGroup of all of them does, but for where its warps stand: neighbours

@@ -78,7 +78,6 @@ __device__ __forceinline__ void visit_row(std::int64_t columns, int rank, const 
 // load_all() under way together, those of several matrices too.
 template <class Element, int kThreads, int kElems, bool kIsWhole = false>
 struct RowSpan {
-    static constexpr bool kHasWholePacks = kIsWhole;
     static constexpr int kChunkElems = kPackElems<Element>;
     static constexpr int kChunks = kElems / kChunkElems;
     static_assert(kChunks > 0 && kElems % kChunkElems == 0, "a thread keeps whole chunks");

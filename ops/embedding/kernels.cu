@@ -5,7 +5,6 @@
 // | naive      | a thread per element                                                                         |
 // | row_groups | a group of threads per row, which reads its index once; 16 bytes an access, 4 in flight,     |
 // |            | or 8 words where rows begin anywhere                                                         |
-// | rows_together | as row_groups, several rows a group at a time: their indices, then their words are under way together |
 // | flat       | accesses are numbered across rows, as wide as rows allow; a thread has several under way.    |
 // |            | Many narrow ones that fill a y without gaps are stored by 16 bytes, across the ends of rows  |
 #include <cstdint>
@@ -163,58 +162,6 @@ __global__ void __launch_bounds__(kThreads) embedding_flat(const FlatRows<Number
 #pragma unroll
     for (int u = 0; u < kItems; ++u) {
         if (!is_right[u]) check_index(found[u], p.vocabulary, first + u * kThreads == rows[u] * p.accesses, p.status);
-    }
-}
-
-// Accesses along a row that a thread of rows_together has under way, of each of its rows: wide ones want registers.
-template <class Access>
-inline constexpr int kAccessesAlong = sizeof(Access) > 4 ? 2 : 4;
-
-// kThreads threads take kTogether rows at a time, kGroups such groups a block; what rows consist of and their strides are counted in
-// accesses. For a wrong index the table's first row is read, and NaN is stored: no branch stands between the loads. Wrong indices are
-// reported last.
-template <class Access, class Index, int kThreads, int kGroups, int kTogether>
-__global__ void __launch_bounds__(kThreads* kGroups) embedding_rows_together(const FlatRows<std::uint64_t> p, std::int64_t count) {
-    constexpr int kAlong = kAccessesAlong<Access>;
-    const int rank = static_cast<int>(threadIdx.x) % kThreads;
-    const std::int64_t first = (static_cast<std::int64_t>(blockIdx.x) * kGroups + threadIdx.x / kThreads) * kTogether;
-    const int rows = static_cast<int>(min(count - first, std::int64_t{kTogether}));
-    if (rows <= 0) return;
-    const auto* const indices = static_cast<const Index*>(p.indices) + first;
-    Index found[kTogether];
-#pragma unroll
-    for (int u = 0; u < kTogether; ++u) found[u] = indices[min(u, rows - 1)];
-    const Access* sources[kTogether];
-    bool is_right[kTogether];
-#pragma unroll
-    for (int u = 0; u < kTogether; ++u) {
-        is_right[u] = p.has(found[u]);
-        sources[u] = p.template find_source<Access>(is_right[u] ? found[u] : Index{0}) + rank;
-    }
-    const std::uint64_t ldy = p.accesses + p.gap;
-    Access* target = static_cast<Access*>(p.y) + static_cast<std::uint64_t>(first) * ldy + rank;
-#pragma unroll 1
-    for (auto left = static_cast<std::int64_t>(p.accesses) - rank; left > 0; left -= kAlong * kThreads, target += kAlong * kThreads) {
-        Access loaded[kTogether][kAlong];
-#pragma unroll
-        for (int u = 0; u < kTogether; ++u) {
-#pragma unroll
-            for (int i = 0; i < kAlong; ++i) {
-                if (i * kThreads < left) loaded[u][i] = sources[u][i * kThreads];
-            }
-            sources[u] += kAlong * kThreads;
-        }
-#pragma unroll
-        for (int u = 0; u < kTogether; ++u) {
-#pragma unroll
-            for (int i = 0; i < kAlong; ++i) {
-                if (u < rows && i * kThreads < left) target[u * ldy + i * kThreads] = is_right[u] ? loaded[u][i] : fill_nan<Access>();
-            }
-        }
-    }
-#pragma unroll
-    for (int u = 0; u < kTogether; ++u) {
-        if (u < rows && !is_right[u]) check_index(found[u], p.vocabulary, rank == 0, p.status);
     }
 }
 

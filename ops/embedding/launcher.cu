@@ -9,7 +9,7 @@ namespace {
 
 // Kernels of the ladder that lack a tunable compile with 1 in its place, and do not use it.
 constexpr int kThreads = kTunables.threads, kRows = kTunables.rows > 0 ? kTunables.rows : 1;
-constexpr int kItems = kTunables.items > 0 ? kTunables.items : 1, kTogether = kTunables.together > 0 ? kTunables.together : 1;
+constexpr int kItems = kTunables.items > 0 ? kTunables.items : 1;
 
 template <class Word, class Index>
 struct naive {
@@ -28,55 +28,30 @@ struct row_groups {
     }
 };
 
-template <class Number, class Word, class Access>
-FlatRows<Number> make_rows(const Params& p) {
-    constexpr std::int64_t kWords = sizeof(Access) / sizeof(Word);
-    const std::int64_t accesses = p.width / kWords, ldy = p.ldy / kWords;
-    FlatRows<Number> rows = {};
-    rows.total = static_cast<Number>(p.count * accesses);
-    rows.accesses = static_cast<Number>(accesses);
-    if (sizeof(Number) == 4) rows.divisor = make_wide_divisor(accesses);
-    rows.indices = p.indices;
-    rows.vocabulary = static_cast<std::uint64_t>(p.vocabulary);
-    rows.table = p.table;
-    rows.ldtable = static_cast<Number>(p.ldtable / kWords);
-    rows.gap = p.count == 1 ? Number{0} : static_cast<Number>(ldy - accesses);
-    rows.y = p.y;
-    rows.status = p.status;
-    return rows;
-}
-
-// Calls launch(access) with the widest access that rows of both consist of, and begin on a multiple of.
-template <class Word, class Launch>
-AicfStatus choose_access(const Params& p, const Launch& launch) {
-    constexpr int kWordBytes = static_cast<int>(sizeof(Word));
-    const auto fits = [&](int bytes) {
-        return p.width * kWordBytes % bytes == 0 && has_aligned_rows(p.table, p.ldtable, kWordBytes, bytes) &&
-               has_aligned_rows(p.y, p.ldy, kWordBytes, bytes);
-    };
-    if (fits(16)) return launch(uint4{});
-    if (fits(8)) return launch(uint2{});
-    if (fits(4)) return launch(std::uint32_t{});
-    return launch(Word{});
-}
-
-template <class Word, class Index>
-struct rows_together {
-    static AicfStatus launch(const Params& p, cudaStream_t stream) {
-        return choose_access<Word>(p, [&](auto access) {
-            using Access = decltype(access);
-            return launch_kernel(embedding_rows_together<Access, Index, kThreads, kRows, kTogether>, divide_up(p.count, kRows * kTogether),
-                                 kThreads * kRows, 0, stream, make_rows<std::uint64_t, Word, Access>(p), p.count);
-        });
-    }
-};
-
 // More words than these, 512 for each multiprocessor, are stored by packs where y has no gaps: fewer have a thread
 // each.
 constexpr std::int64_t kFewWords = 512 * kMultiprocessors;
 
 template <class Word, class Index>
 struct flat {
+    template <class Number, class Access>
+    static FlatRows<Number> make_rows(const Params& p) {
+        constexpr std::int64_t kWords = sizeof(Access) / sizeof(Word);
+        const std::int64_t accesses = p.width / kWords, ldy = p.ldy / kWords;
+        FlatRows<Number> rows = {};
+        rows.total = static_cast<Number>(p.count * accesses);
+        rows.accesses = static_cast<Number>(accesses);
+        if (sizeof(Number) == 4) rows.divisor = make_wide_divisor(accesses);
+        rows.indices = p.indices;
+        rows.vocabulary = static_cast<std::uint64_t>(p.vocabulary);
+        rows.table = p.table;
+        rows.ldtable = static_cast<Number>(p.ldtable / kWords);
+        rows.gap = p.count == 1 ? Number{0} : static_cast<Number>(ldy - accesses);
+        rows.y = p.y;
+        rows.status = p.status;
+        return rows;
+    }
+
     // Whether 32 bits hold the numbers of all accesses of so many bytes, and the strides.
     static bool is_small(const Params& p, std::size_t access_bytes) {
         const std::int64_t total = p.count * (p.width / static_cast<std::int64_t>(access_bytes / sizeof(Word)));
@@ -85,7 +60,7 @@ struct flat {
 
     template <class Access, class Number>
     static AicfStatus launch_numbers(const Params& p, cudaStream_t stream) {
-        const auto rows = make_rows<Number, Word, Access>(p);
+        const auto rows = make_rows<Number, Access>(p);
         const std::int64_t blocks = divide_up(static_cast<std::int64_t>(rows.total), kThreads * kItems);
         return launch_kernel(embedding_flat<Access, Index, Number, kThreads, kItems>, blocks, kThreads, 0, stream, rows);
     }
@@ -100,19 +75,24 @@ struct flat {
     template <class Access>
     static AicfStatus launch_narrow(const Params& p, cudaStream_t stream) {
         constexpr int kWords = 16 / static_cast<int>(sizeof(Access));
-        const auto rows = make_rows<std::uint32_t, Word, Access>(p);
+        const auto rows = make_rows<std::uint32_t, Access>(p);
         const bool is_dense = rows.gap == 0 && reinterpret_cast<std::uintptr_t>(p.y) % 16 == 0 && rows.accesses >= kWords;
         if (!is_small(p, sizeof(Access)) || !is_dense || rows.total <= kFewWords) return launch_accesses<Access>(p, stream);
         const std::int64_t blocks = divide_up(rows.total, std::int64_t{kThreads} * kWords);
         return launch_kernel(embedding_dense_packs<Access, Index, kThreads>, blocks, kThreads, 0, stream, rows);
     }
 
+    // By the widest access that rows of both consist of, and begin on a multiple of.
     static AicfStatus launch(const Params& p, cudaStream_t stream) {
-        return choose_access<Word>(p, [&](auto access) {
-            using Access = decltype(access);
-            if constexpr (sizeof(Access) <= 4) return launch_narrow<Access>(p, stream);
-            return launch_accesses<Access>(p, stream);
-        });
+        constexpr int kWordBytes = static_cast<int>(sizeof(Word));
+        const auto fits = [&](int bytes) {
+            return p.width * kWordBytes % bytes == 0 && has_aligned_rows(p.table, p.ldtable, kWordBytes, bytes) &&
+                   has_aligned_rows(p.y, p.ldy, kWordBytes, bytes);
+        };
+        if (fits(16)) return launch_accesses<uint4>(p, stream);
+        if (fits(8)) return launch_accesses<uint2>(p, stream);
+        if (fits(4)) return launch_narrow<std::uint32_t>(p, stream);
+        return launch_narrow<Word>(p, stream);
     }
 };
 

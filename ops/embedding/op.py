@@ -86,9 +86,7 @@ def cost(problem: Problem) -> Cost:
 
 THREADS = Tunable("threads", (32, 64, 128, 256, 512, 1024), "threads of a block")
 GROUP = Tunable("threads", (2, 4, 8, 16, 32, 64, 128, 256, 512), "threads that take a row")
-WARP_GROUP = Tunable("threads", (2, 4, 8, 16, 32), "threads, lanes of a warp, that take rows together")
 ROWS = Tunable("rows", (1, 2, 4, 8, 16, 32, 64), "rows, and so groups of threads, of a block")
-TOGETHER = Tunable("together", (2, 4, 8), "rows that a group of threads takes at a time")
 ITEMS = Tunable("items", (1, 2, 4, 8), "accesses that a thread has under way")
 BLOCK_FITS = Constraint(
     "block_fits",
@@ -124,15 +122,6 @@ KERNELS = (
         tile=lambda t: {"count": t["rows"]},
     ),
     Kernel(
-        "rows_together",
-        "as row_groups, several rows a group at a time: their indices, then a few accesses of each, are under way together",
-        (WARP_GROUP, ROWS, TOGETHER),
-        (BLOCK_FITS,),
-        ({"threads": 8, "rows": 16, "together": 4}, {"threads": 32, "rows": 4, "together": 4}),
-        domain=lambda t: _serve(),
-        tile=lambda t: {"count": t["rows"] * t["together"]},
-    ),
-    Kernel(
         "flat",
         "accesses are numbered across rows, as wide as rows allow, or across the ends of narrow ones; a thread has several under way",
         (THREADS, ITEMS),
@@ -158,7 +147,7 @@ _WARP_PACKS = 64
 
 def choose(problem: Problem) -> Choice:
     """Return a group of threads per row where rows are long and many, or narrow with gaps between them; else accesses across rows."""
-    groups, _, flat = KERNELS[1:4]
+    groups, flat = KERNELS[1:3]
     count, width = problem.sizes["count"], problem.sizes["width"]
     if not OP.meets(_HAS_PACKS, problem):
         if count * width <= _FEW_LOOSE:

@@ -7,6 +7,5 @@
 // | cluster_passes    | the same with a cluster of 8 blocks per row for dx, for rows that are long and few      | 3                 |
 // | rows_in_registers | blocks that stay take rows in turn, and keep their partial sums in registers to the end | 1                 |
 // | rows_in_teams     | the same with clusters of blocks, for longer rows                                       | 1                 |
-// | rows_in_cluster   | as rows_in_registers, by one cluster, which adds up its blocks' sums too: few rows      | 1                 |
 #include "common/norm_backward.cuh"
 #include "layernorm_backward/params.h"

@@ -110,9 +110,6 @@ CLUSTER_THREADS = Tunable("threads", (256, 512, 1024), "threads of each of the 8
 GROUP = Tunable("threads", (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024), "threads that take a row")
 ROWS = Tunable("rows", (1, 2, 4, 8, 16, 32, 64, 128, 256), "rows, and so groups of threads, of a block at a time")
 ELEMS = Tunable("elems", (8, 16), "elements of a row that a thread keeps in registers")
-CLUSTER_GROUP = Tunable("threads", (32,), "threads that take a row")
-CLUSTER_ROWS = Tunable("rows", (4, 8), "rows of each of the cluster's 8 blocks at a time")
-CLUSTER_ELEMS = Tunable("elems", (8, 16, 24), "elements of a row that a thread keeps in registers")
 BLOCKS = Tunable("blocks", (132, 264, 528, 1056), "partial sums over rows of each column, at most")
 # Of 132 multiprocessors, of which teams of four and eight leave a few idle: those of a team are neighbours.
 TEAM_BLOCKS = Tunable("blocks", (128, 132, 256, 264), "blocks of all teams, at most")
@@ -168,8 +165,6 @@ def _serve(max_columns: int = 2**24) -> tuple[Count, ...]:
 
 # Shorter rows have no work for a cluster.
 _LEAST_SHARED = 512
-# Rows that eight blocks take in less time than a second launch.
-_MOST_IN_CLUSTER = 1024
 
 KERNELS = (
     Kernel(
@@ -219,17 +214,6 @@ KERNELS = (
         max_spill_bytes=64,
         domain=lambda t: _serve(t["threads"] * t["team"] * t["elems"]),
         tile=lambda t: {"rows": 1},
-        min_arch=90,
-    ),
-    Kernel(
-        "rows_in_cluster",
-        "as rows_in_registers, by one cluster of 8 blocks, which adds up their sums too: one launch, for few rows",
-        (CLUSTER_GROUP, CLUSTER_ROWS, CLUSTER_ELEMS),
-        (),
-        ({"threads": 32, "rows": 8, "elems": 8}, {"threads": 32, "rows": 8, "elems": 24}),
-        max_spill_bytes=64,
-        domain=lambda t: (Count({"rows": 1}, max=_MOST_IN_CLUSTER), Count({"columns": 1}, max=t["threads"] * t["elems"])),
-        tile=lambda t: {"rows": t["rows"]},
         min_arch=90,
     ),
 )

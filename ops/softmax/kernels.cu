@@ -7,7 +7,6 @@
 //    2   | softmax_warp       | a warp per row: its lanes read neighbouring words and reduce by shuffles
 //    3   | softmax_block      | a block per row, maximum and sum in one pass (online), 16 bytes an access where rows are aligned
 //        | ... of a cluster   | eight blocks per row share what each found: rows that are long and few
-//        | softmax_warp_rows  | a warp per several rows, whose lanes keep every 32nd element: x is read once
 //    4   | softmax_registers  | the row stays in registers between the passes: x is read once; many short rows per block
 //        | softmax_run        | ... of rows that follow one another, brought and taken as one run of memory
 //        | softmax_team       | ... of a cluster of blocks: rows that are longer
@@ -68,12 +67,6 @@ struct Row {
         if (!kIsMasked || keep == nullptr) return {~0U, ~0U};
         const int first = span.find_column(chunk, 0);
         const std::uint8_t* const at = keep + first;
-        if constexpr (Span::kHasWholePacks) {
-            // So have the rows of a mask.
-            if (first >= columns) return {0, 0};
-            if constexpr (Span::kChunkElems == 8) return *reinterpret_cast<const uint2*>(at);
-            return {*reinterpret_cast<const std::uint32_t*>(at), 0};
-        }
         if (span.is_packed && span.is_whole(first) && reinterpret_cast<std::uintptr_t>(at) % Span::kChunkElems == 0) {
             if constexpr (Span::kChunkElems == 8) return *reinterpret_cast<const uint2*>(at);
             return {*reinterpret_cast<const std::uint32_t*>(at), 0};
@@ -97,7 +90,7 @@ struct Row {
             const bool is_shown = !kIsMasked || (words[i / 4] & 0xffU << i % 4 * 8) != 0;
             pack.values[i] = may_count && is_shown ? pack.values[i] * scale : minus_infinity();
         };
-        if (((kIsMasked && Span::kHasWholePacks) || span.is_packed) && first >= 0 && first + Span::kChunkElems <= end) {
+        if (span.is_packed && first >= 0 && first + Span::kChunkElems <= end) {
 #pragma unroll
             for (int i = 0; i < Span::kChunkElems; ++i) count(i, true);
             return;
@@ -173,81 +166,6 @@ __global__ void __launch_bounds__(kRows* kWarpSize) softmax_warp(const SoftmaxPa
     for (int j = group.rank; j < row.columns; j += kWarpSize) sum += find_weight<Element>(row.read(j) - base);
     const Finish<Element> finish(base, group.reduce_sum(sum, nullptr), params.log != 0);
     for (int j = group.rank; j < row.columns; j += kWarpSize) row.y[j] = from_float<Element>(finish(row.read(j)));
-}
-
-// kWarps warps a block, each takes kTogether rows at a time, of at most kElems elements a lane, which stay in registers. Whatever a row
-// begins at, an access is of neighbours alone: five sectors where four are the least, and no sector is written by two of a warp's stores
-// but at its ends.
-template <class Element, bool kIsMasked, int kWarps, int kElems, int kTogether>
-__global__ void __launch_bounds__(kWarps* kWarpSize) softmax_warp_rows(const SoftmaxParams params) {
-    const RowGroup<kWarpSize, kWarps> group;
-    const std::int64_t first = group.row * kTogether;
-    if (first >= params.rows) return;
-    const int lane = group.rank, rows = static_cast<int>(min(params.rows - first, std::int64_t{kTogether}));
-    const int columns = static_cast<int>(params.columns);
-    const auto visit = [&](const auto& visit_element) {
-#pragma unroll
-        for (int u = 0; u < kTogether; ++u) {
-#pragma unroll
-            for (int e = 0; e < kElems; ++e) visit_element(u, e);
-        }
-    };
-    const auto reduce = [&](float (&values)[kTogether], const auto& combine) {
-#pragma unroll
-        for (int offset = kWarpSize / 2; offset > 0; offset /= 2) {
-#pragma unroll
-            for (float& value : values) value = combine(value, shuffle_xor(value, offset));
-        }
-    };
-    const auto find_row = [&](int u) { return Row<Element, kIsMasked>(params, first + min(u, rows - 1)); };
-
-    float values[kTogether][kElems];
-#pragma unroll
-    for (int u = 0; u < kTogether; ++u) {
-        const Row<Element, kIsMasked> row = find_row(u);
-#pragma unroll
-        for (int e = 0; e < kElems; ++e) {
-            const int column = lane + e * kWarpSize;
-            values[u][e] = minus_infinity();
-            if constexpr (kIsMasked) {
-                values[u][e] = row.read(column);
-            } else {
-                if (column < columns) values[u][e] = to_float(row.x[column]);
-            }
-        }
-    }
-    float maxima[kTogether], bases[kTogether], sums[kTogether];
-    const float scale = kIsMasked || params.scale == nullptr ? 1.0f : *params.scale;  // masked elements are scaled as they are read
-#pragma unroll
-    for (int u = 0; u < kTogether; ++u) maxima[u] = minus_infinity();
-    visit([&](int u, int e) {
-        if (!kIsMasked && params.scale != nullptr && lane + e * kWarpSize < columns) values[u][e] *= scale;
-        maxima[u] = fmaxf(maxima[u], values[u][e]);
-    });
-    reduce(maxima, [](float a, float b) { return fmaxf(a, b); });
-    const bool is_log = params.log != 0;
-#pragma unroll
-    for (int u = 0; u < kTogether; ++u) {
-        sums[u] = 0.0f;
-        bases[u] = kIsMasked && maxima[u] == minus_infinity() ? 0.0f : maxima[u];
-    }
-    visit([&](int u, int e) {
-        const float weight = find_weight<Element>(values[u][e] - bases[u]);
-        sums[u] += weight;
-        if (!is_log) values[u][e] = weight;
-    });
-    reduce(sums, [](float a, float b) { return a + b; });
-#pragma unroll
-    for (int u = 0; u < kTogether; ++u) {
-        const Finish<Element> finish(bases[u], sums[u], is_log);
-        Element* const y = static_cast<Element*>(params.y) + (first + u) * params.ldy;
-#pragma unroll
-        for (int e = 0; e < kElems; ++e) {
-            const int column = lane + e * kWarpSize;
-            const float value = is_log ? (values[u][e] - finish.base) - finish.factor : values[u][e] * finish.factor;
-            if (u < rows && column < columns) y[column] = from_float<Element>(value);
-        }
-    }
 }
 
 // `boundary`: of find_common_boundary(), for x and y or for y alone.

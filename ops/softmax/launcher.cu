@@ -86,27 +86,6 @@ struct row_in_registers {
     }
 };
 
-template <class Element, bool kIsMasked, auto t = kTunables>
-    requires(sizeof(Element) == 4)
-struct warp_rows {
-    static AicfStatus launch(const Params& params, cudaStream_t stream) {
-        return launch_kernel(softmax_warp_rows<Element, kIsMasked, kRows, t.elems, t.together>, divide_up(params.rows, kRows * t.together),
-                             kRows * kWarpSize, 0, stream, params);
-    }
-};
-
-template <class Element, bool kIsMasked>
-struct masked_in_registers {
-    static AicfStatus launch(const Params& params, cudaStream_t stream) {
-        if constexpr (!kIsMasked) {
-            return make_unsupported("mask: this kernel serves rows with one");
-        } else {
-            return launch_kernel(softmax_registers<Element, true, kThreads, kRows, kElems, true>, divide_up(params.rows, kRows),
-                                 kThreads * kRows, 0, stream, params, 0);
-        }
-    }
-};
-
 // Rows of whole packs on 16 bytes, and such that do not follow one another, go as in row_in_registers.
 template <class Element, bool kIsMasked>
 struct rows_in_run {

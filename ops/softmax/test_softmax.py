@@ -34,15 +34,11 @@ VARIANTS["row_in_registers"], VARIANTS["short_rows"] = (
 VARIANTS["rows_in_run"] = OP.find_kernel("rows_in_run").bind({"threads": 8, "rows": 32, "vectors": 8})
 # Those of fp32 too, in which what the tests draw has no rounding.
 FLOAT_KERNELS = [k for k in VARIANTS if k != "half_row_in_shared"]
-# Those that serve rows without a mask too, and 16 bits.
-PLAIN_KERNELS = [k for k in FLOAT_KERNELS if k != "masked_in_registers"]
-WIDE_KERNELS = [k for k in VARIANTS if k != "warp_rows"]
 # Proved by the fast tests; the slow ones prove the others.
 FAST_KERNELS = ("naive", "row_in_registers")
 # What a kernel does not serve: rows longer than its threads hold, or shorter than a cluster has work for.
 LIMITS = dict.fromkeys(("row_in_registers", "short_rows", "rows_in_run"), "must not exceed")
 LIMITS |= {"cluster_online": "must be at least", "row_in_team": "must be at least"}
-LIMITS |= {"warp_rows": "", "masked_in_registers": ""}  # nor 16 bits, nor rows without a mask or whole packs
 BENCH = OP.select_problems("bench")
 
 Open = Callable[[str], Launchable]
@@ -60,13 +56,7 @@ def test_kernel_verifies_on_every_problem(device: Device, open_kernel: Open, ker
     problems = UNDER_TEST.verify(device, VARIANTS[kernel], open_kernel(kernel), thin(Effort(num_hidden=2)))
     passed = [p for p in problems if p.status == "passed"]
     assert all(LIMITS.get(kernel, "served") in p.reason for p in problems if p not in passed)
-    few = {"cluster_online": 4, "row_in_team": 4, "masked_in_registers": 3, "warp_rows": 9, "half_row_in_shared": len(problems) / 4}
-    assert len(passed) >= few.get(kernel, len(problems) / 2)
-
-
-def _count_columns(kernel: str, wanted: int) -> int:
-    """Return so many columns, or the next number that the kernel serves."""
-    return -(-wanted // 8) * 8 if kernel == "masked_in_registers" else UNDER_TEST.widen(VARIANTS[kernel], "columns", wanted)
+    assert len(passed) >= {"cluster_online": 4, "row_in_team": 4, "half_row_in_shared": len(problems) / 4}.get(kernel, len(problems) / 2)
 
 
 def test_the_bound_is_none_that_zeros_pass(device: Device) -> None:
@@ -85,7 +75,7 @@ def _draw_coarse(rows: int, columns: int) -> NDArray[np.float32]:
 
 @pytest.mark.parametrize("log", [False, True])
 @pytest.mark.parametrize("columns", [61, 64])
-@pytest.mark.parametrize("kernel", PLAIN_KERNELS)
+@pytest.mark.parametrize("kernel", FLOAT_KERNELS)
 def test_a_shift_changes_no_bit_and_permuted_rows_permute(device: Device, open_kernel: Open, kernel: str, columns: int, log: bool) -> None:
     columns = UNDER_TEST.widen(VARIANTS[kernel], "columns", columns)
     x, order = _draw_coarse(37, columns), np.random.default_rng(4).permutation(37)
@@ -100,9 +90,9 @@ def test_a_shift_changes_no_bit_and_permuted_rows_permute(device: Device, open_k
     assert np.abs(weights.sum(axis=1) - 1.0).max() <= columns * 2.0**-20
 
 
-@pytest.mark.parametrize("kernel", WIDE_KERNELS)
+@pytest.mark.parametrize("kernel", VARIANTS)
 def test_a_causal_mask_has_the_bits_of_the_boolean_one(device: Device, open_kernel: Open, kernel: str) -> None:
-    columns = _count_columns(kernel, 60)
+    columns = UNDER_TEST.widen(VARIANTS[kernel], "columns", 60)
     x, queries = _draw_coarse(50, columns).astype(find_dtype("bfloat16")), 23
     keep = np.arange(columns) <= np.arange(50)[:, np.newaxis] % queries
     causal = _run(device, open_kernel(kernel), x, {"queries": np.int64(queries)}, mask="causal")
@@ -114,7 +104,7 @@ def test_a_causal_mask_has_the_bits_of_the_boolean_one(device: Device, open_kern
 @pytest.mark.parametrize("log", [False, True])
 @pytest.mark.parametrize("kernel", FLOAT_KERNELS)
 def test_what_is_hidden_counts_nothing(device: Device, open_kernel: Open, kernel: str, log: bool) -> None:
-    columns = _count_columns(kernel, 50)
+    columns = UNDER_TEST.widen(VARIANTS[kernel], "columns", 50)
     x, keep = _draw_coarse(6, columns), np.random.default_rng(5).random((6, columns)) < 0.5
     keep[:, 0], keep[0] = True, False
     keep[1], x[1] = np.arange(columns) < 3, -np.inf
@@ -130,9 +120,9 @@ def test_what_is_hidden_counts_nothing(device: Device, open_kernel: Open, kernel
 
 
 @pytest.mark.parametrize("columns", [5, 64, 1000])
-@pytest.mark.parametrize("kernel", PLAIN_KERNELS)
+@pytest.mark.parametrize("kernel", FLOAT_KERNELS)
 def test_special_values(device: Device, open_kernel: Open, kernel: str, columns: int) -> None:
-    if kernel in ("short_rows", "rows_in_run", "warp_rows") and columns > 256:
+    if kernel in ("short_rows", "rows_in_run") and columns > 256:
         pytest.skip("a row of 1000 does not fit so few lanes")
     columns = UNDER_TEST.widen(VARIANTS[kernel], "columns", columns)
     x = np.random.default_rng(2).standard_normal((7, columns)).astype(np.float32)
