@@ -56,7 +56,7 @@ FACTS = {"device": DEVICE, "record": "none"}
 BFLOAT16 = {"dtype": "bfloat16", "b_layout": "nk", "act": "silu", "with_bias": True}
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def frozen() -> FrozenOp:
     """The project's kernels without a survey."""
     return replace(read_op(OP), surveys={})
