@@ -198,12 +198,16 @@ class DecisionCore:
             return None
         return {i: us for i, us in enumerate(found) if not math.isnan(us)}
 
-    def find_terms(self, asked: Sequence[Asked], kernel: int, models: Sequence[c.AicfModel]) -> ctypes.Array[Any]:
-        """Return the terms of a kernel's time, by call and model.
+    def find_terms(self, asked: Asked, kernel: int) -> list[float]:
+        """Return the terms of a kernel's time by its own model.
 
         They are a launch (1 us), waves, and microseconds of arithmetic in whole waves, of memory, of tiles' reads, of those off the lines
         of memory, and of arithmetic dealt out evenly.
         """
+        return list(self.find_terms_of_all([asked], kernel, self.table.lists["models"][kernel : kernel + 1])[0][0])
+
+    def find_terms_of_all(self, asked: Sequence[Asked], kernel: int, models: Sequence[c.AicfModel]) -> ctypes.Array[Any]:
+        """Return the terms of a kernel's time by call and model."""
         given = (c.AicfModel * len(models))(*models)
         row = c.DOUBLE * c.NUM_TERMS * len(models)
         found = (row * len(asked))()
