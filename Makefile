@@ -112,7 +112,10 @@ WORKERS := $(if $(filter cuda,$(AICF_DEVICE)),,-n $$(($$(nproc) < 4 ? $$(nproc) 
 # Threads of BLAS that wait for work keep the cores from the workers.
 ONE_THREAD := $(if $(WORKERS),OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1)
 CLUSTER_TESTS := tests/harness/test_cluster.py
-PYTEST := $(ONE_THREAD) $(RUN) -m pytest $(if $(slow),--slow)
+# Bytecode is kept, whatever the environment says: tests start hundreds of processes that import the project, and all workers import all tests.
+PYTEST := env -u PYTHONDONTWRITEBYTECODE $(ONE_THREAD) $(RUN) -m pytest $(if $(slow),--slow)
+# Workers begin together: of a fresh checkout each would compile all tests, and what they import, for itself.
+COMPILE_TESTS := [ -f build/tests-compiled ] || { $(PYTEST) --collect-only -qq > /dev/null || true; touch build/tests-compiled; }
 test: $(DEV_ENV) ## run the tests (slow=1: also those marked slow; args='-k name' and the like go to pytest)
 ifneq ($(strip $(args)),)
 	$(RUN) -m pytest $(if $(slow),--slow) $(args)
@@ -121,7 +124,7 @@ else ifeq ($(WORKERS),)
 else
 	@mkdir -p build; status=0; $(PYTEST) $(CLUSTER_TESTS) > build/cluster-tests.log 2>&1 & cluster=$$!; \
 	trap 'kill $$cluster 2>/dev/null || true' EXIT; trap 'exit 130' INT TERM; \
-	$(PYTEST) $(WORKERS) --ignore=$(CLUSTER_TESTS) || status=$$?; wait $$cluster || status=$$?; cat build/cluster-tests.log; exit $$status
+	$(COMPILE_TESTS); $(PYTEST) $(WORKERS) --ignore=$(CLUSTER_TESTS) || status=$$?; wait $$cluster || status=$$?; cat build/cluster-tests.log; exit $$status
 endif
 
 lint: $(DEV_ENV) ## check style and types: ruff, mypy, clang-format

@@ -24,6 +24,10 @@ from harness.verify.plan import Effort
 FAST_LISTED_FLOPS = 1e6
 FAST_EXTRA_FLOPS = 2e4
 FAST_HIDDEN_FLOPS = 2e5
+# What the slow ones prove on the emulated device: all that is listed, and on small problems what does not depend on size, which are values
+# other than normal ones. `verify` and `promote` prove both.
+SLOW_EXTRA_FLOPS = 2e5
+SLOW_HIDDEN_FLOPS = 4e6
 FAST_EXAMPLES = 25
 # A slow test takes about as long as so many others.
 SLOW_AS_MANY = 200
@@ -48,12 +52,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session")
 def thin(pytestconfig: pytest.Config, device: Device) -> Callable[[Effort], Effort]:
-    """Make of a proof's effort what the fast tests spend: small problems alone, and the other distributions on the smallest.
+    """Make of a proof's effort what the tests spend on the emulated device: the other distributions on small problems alone.
 
-    With ``--slow``, and on a GPU, the effort is as it was asked for.
+    Without ``--slow`` the problems are small too. On a GPU the effort is as it was asked for.
     """
-    if pytestconfig.getoption("--slow") or device.observer is None:
+    if device.observer is None:
         return lambda effort: effort
+    if pytestconfig.getoption("--slow"):
+        return lambda effort: replace(
+            effort,
+            max_extra_flops=min(effort.max_extra_flops, SLOW_EXTRA_FLOPS),
+            max_hidden_flops=min(effort.max_hidden_flops, SLOW_HIDDEN_FLOPS),
+        )
     return lambda effort: replace(
         effort, max_listed_flops=FAST_LISTED_FLOPS, max_extra_flops=FAST_EXTRA_FLOPS, max_hidden_flops=FAST_HIDDEN_FLOPS
     )

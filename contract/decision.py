@@ -198,16 +198,23 @@ class DecisionCore:
             return None
         return {i: us for i, us in enumerate(found) if not math.isnan(us)}
 
-    def find_terms(self, asked: Asked, kernel: int, models: Sequence[c.AicfModel] = ()) -> list[list[float]]:
-        """Return the terms of a kernel's time by models, or by its own where none is given.
+    def find_terms(self, asked: Asked, kernel: int) -> list[float]:
+        """Return the terms of a kernel's time by its own model.
 
         They are a launch (1 us), waves, and microseconds of arithmetic in whole waves, of memory, of tiles' reads, of those off the lines
         of memory, and of arithmetic dealt out evenly.
         """
-        given = models or self.table.lists["models"][kernel : kernel + 1]
-        found = ((c.DOUBLE * c.NUM_TERMS) * len(given))()
-        self._library.aicf_find_terms(self._address, asked.address, kernel, (c.AicfModel * len(given))(*given), len(given), found)
-        return [row[:] for row in found]
+        return list(self.find_terms_of_all([asked], kernel, self.table.lists["models"][kernel : kernel + 1])[0][0])
+
+    def find_terms_of_all(self, asked: Sequence[Asked], kernel: int, models: Sequence[c.AicfModel]) -> ctypes.Array[Any]:
+        """Return the terms of a kernel's time by call and model."""
+        given = (c.AicfModel * len(models))(*models)
+        row = c.DOUBLE * c.NUM_TERMS * len(models)
+        found = (row * len(asked))()
+        address, size = ctypes.addressof(found), ctypes.sizeof(row)
+        for i, each in enumerate(asked):
+            self._library.aicf_find_terms(self._address, each.address, kernel, given, len(models), address + i * size)
+        return found
 
     def estimate_us(self, asked: Asked, kernel: int) -> float:
         """Return a kernel's least time by the chip's peak rates, stretched by how its blocks fill the chip; 0 without a cost."""

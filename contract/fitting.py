@@ -52,6 +52,16 @@ TYPES: Mapping[str, Callable[[Any], bool]] = {
     "number": _is_number,
     "integer": lambda v: _is_number(v) and (isinstance(v, int) or v.is_integer()),
 }
+# The types of which every value is of a schema's.
+_PLAIN: Mapping[str, tuple[type, ...]] = {
+    "object": (dict,),
+    "array": (list,),
+    "string": (str,),
+    "boolean": (bool,),
+    "null": (type(None),),
+    "number": (int, float),
+    "integer": (int,),
+}
 _ANY = (dict, list, str, int, float, bool, type(None))
 _NUMBERS = (int, float)
 # What must hold of a rule and a value that is of one of these types.
@@ -127,7 +137,15 @@ def _compile_additional(rule: Any, schema: Any, home: str) -> _Fit:
     if rule is False:
         return lambda load, value: not isinstance(value, dict) or value.keys() <= known
     fits = _compile(rule, home)
-    return lambda load, value: not isinstance(value, dict) or all(fits(load, part) for name, part in value.items() if name not in known)
+
+    def fit(load: Load, value: Any) -> bool:
+        if isinstance(value, dict):
+            for name, part in value.items():
+                if name not in known and not fits(load, part):
+                    return False
+        return True
+
+    return fit
 
 
 def _compile_names(rule: Any, schema: Any, home: str) -> _Fit:
@@ -137,7 +155,15 @@ def _compile_names(rule: Any, schema: Any, home: str) -> _Fit:
 
 def _compile_items(rule: Any, schema: Any, home: str) -> _Fit:
     start, fits = len(schema.get("prefixItems", ())), _compile(rule, home)
-    return lambda load, value: not isinstance(value, list) or all(fits(load, part) for part in (value[start:] if start else value))
+
+    def fit(load: Load, value: Any) -> bool:
+        if isinstance(value, list):
+            for part in value[start:] if start else value:
+                if not fits(load, part):
+                    return False
+        return True
+
+    return fit
 
 
 def _compile_prefix(rule: Any, schema: Any, home: str) -> _Fit:
@@ -161,15 +187,21 @@ def _compile_required(rule: Any, schema: Any, home: str) -> _Fit:
 
 
 def _compile_type(rule: Any, schema: Any, home: str) -> _Fit:
-    tests = [TYPES[name] for name in ([rule] if isinstance(rule, str) else rule)]
-    if len(tests) == 1:
-        (test,) = tests
-        return lambda load, value: test(value)
-    return lambda load, value: any(test(value) for test in tests)
+    names = [rule] if isinstance(rule, str) else rule
+    tests = [TYPES[name] for name in names]
+    plain = frozenset(kind for name in names for kind in _PLAIN[name])
+    # What a document holds is nearly always of these types themselves.
+    return lambda load, value: type(value) in plain or any(test(value) for test in tests)
 
 
 def _compile_simple(keyword: str, rule: Any) -> _Fit:
-    return lambda load, value: holds(keyword, rule, value)
+    kinds, test = _SIMPLE[keyword]
+    takes_bool = bool in kinds
+
+    def fit(load: Load, value: Any) -> bool:
+        return not isinstance(value, kinds) or (isinstance(value, bool) and not takes_bool) or test(rule, value)
+
+    return fit
 
 
 _COMPILERS: Mapping[str, Callable[[Any, Any, str], _Fit]] = {

@@ -57,8 +57,11 @@ def build_app(arguments: Sequence[str]) -> typer.Typer:
 
 def read_help(name: str) -> str:
     """Return the help text of a verb, which is its module's docstring, without importing it."""
-    path = Path(commands.__path__[0]) / f"{name}.py"
-    return ast.get_docstring(ast.parse(path.read_text())) or ""
+    text = (Path(commands.__path__[0]) / f"{name}.py").read_text()
+    # To parse all of every verb takes as long as a quarter of what a verb imports.
+    begin, quotes, rest = text.partition('"""')
+    docstring, end, _ = rest.partition('"""')
+    return ast.get_docstring(ast.parse(begin + quotes + docstring + end)) or ""
 
 
 def report_errors(verb: Callable[..., ExitCode], program: str = "harness") -> Callable[..., None]:

@@ -9,6 +9,7 @@ import importlib.util
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -100,16 +101,23 @@ class _OpLoader(importlib.machinery.SourceFileLoader):
 
     def get_code(self, fullname: str) -> CodeType:
         path = self.get_filename(fullname)
-        tree = ast.parse(self.get_data(path), path)
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module is not None:
-                node.module = _name_as_here(node.module)
-            elif isinstance(node, ast.Import):
-                for alias in node.names:
-                    alias.name = _name_as_here(alias.name) if alias.asname else alias.name
-        code = compile(tree, path, "exec", dont_inherit=True)
-        assert isinstance(code, CodeType)
-        return code
+        return _compile(path, self.get_data(path))
+
+
+@lru_cache(maxsize=256)
+def _compile(path: str, source: bytes) -> CodeType:
+    """Compile a module of an op, in a process once: an op is loaded again wherever it is asked for."""
+    tree = ast.parse(source, path)
+    # Most name nothing that has another name here.
+    for node in ast.walk(tree) if _OTHER.encode() in source else ():
+        if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module is not None:
+            node.module = _name_as_here(node.module)
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                alias.name = _name_as_here(alias.name) if alias.asname else alias.name
+    code = compile(tree, path, "exec", dont_inherit=True)
+    assert isinstance(code, CodeType)
+    return code
 
 
 class _OpFinder(importlib.abc.MetaPathFinder):

@@ -102,7 +102,7 @@ class Measured:
         """Return the terms of a kernel's time by problem and shape."""
         if kernel not in self._terms:
             models = [make_model(self.core.table.names, shape) for shape in self.shapes[kernel]]
-            self._terms[kernel] = np.array([self.core.find_terms(each, kernel, models) for each in self.asked])
+            self._terms[kernel] = np.array(self.core.find_terms_of_all(self.asked, kernel, models))
         return self._terms[kernel]
 
     def fit_kernel(self, kernel: int, timed: NDArray[np.bool_], finer: bool, heeds_far: bool) -> tuple[Model, _Floats]:

@@ -25,6 +25,8 @@ OP = UNDER_TEST.op
 VARIANTS = {k.name: k.bind(k.variants[0]) for k in OP.kernels}
 # Proved by the fast tests; the slow ones prove the others.
 FAST_KERNELS = ("naive", "merged")
+# Of packed and gathered, whichever test is first: nvcc takes a quarter of a minute for each.
+of_large_kernels = pytest.mark.slow
 BENCH = OP.select_problems("bench")
 # The names of peers.py.
 PEERS = load_peers(Path(__file__).parent)[0].open.__globals__
@@ -135,6 +137,7 @@ def test_tiles_of_words_move_every_element(device: Device, open_kernel: Open, sh
     np.testing.assert_array_equal(permute(device, open_kernel(kernel), x, (0, 1, 2, 4, 3)), x.transpose(0, 1, 2, 4, 3))
 
 
+@of_large_kernels
 def test_large_tiles_of_eight_bytes_move_every_element(device: Device, open_kernel: Open) -> None:
     """There are enough for every multiprocessor, of whole accesses and of single elements."""
     for shape in ((24, 1, 1, 129, 372), (33, 1, 1, 130, 260)):
@@ -190,6 +193,7 @@ SLABS = [
 ]
 
 
+@of_large_kernels
 @pytest.mark.parametrize("dtype", ["uint8", "int16", "int32", "int64"])
 @pytest.mark.parametrize(("shape", "order"), SLABS, ids=str)
 def test_slabs_move_every_element(device: Device, open_kernel: Open, shape: tuple[int, ...], order: tuple[int, ...], dtype: str) -> None:
@@ -199,6 +203,7 @@ def test_slabs_move_every_element(device: Device, open_kernel: Open, shape: tupl
     np.testing.assert_array_equal(permute(device, open_kernel("gathered"), x, axes), x.transpose(axes))
 
 
+@of_large_kernels
 @pytest.mark.parametrize("dtype", ["int16", "int32"])
 def test_lanes_that_read_slabs_meet_in_pairs_at_most(device: Device, open_kernel: Open, dtype: str) -> None:
     if device.observer is None:
@@ -230,6 +235,7 @@ def test_tiles_of_words_access_shared_memory_without_conflicts(
     assert counted.counts["shared_load_conflicts"] == counted.counts["shared_store_conflicts"] == 0
 
 
+@of_large_kernels
 @pytest.mark.parametrize(("dtype", "most"), [("uint8", 110), ("int16", 110), ("int32", 110)])
 def test_a_tile_of_words_takes_few_instructions(device: Device, open_kernel: Open, dtype: str, most: int) -> None:
     """At 219 warp instructions per KiB that moves, an H200 issues as long as its memory moves."""
@@ -293,6 +299,7 @@ MARGINS = [
 ]
 
 
+@of_large_kernels
 @pytest.mark.parametrize("dtype", ["uint8", "int16", "int32", "int64"])
 @pytest.mark.parametrize(("inside", "outside", "places"), MARGINS, ids=[f"{inside} in {outside}" for inside, outside, _ in MARGINS])
 def test_what_is_around_a_piece_is_zero(
@@ -314,6 +321,7 @@ def test_what_is_around_a_piece_is_zero(
             np.testing.assert_array_equal(put(device, open_kernel("gathered"), source, (2, *outside), places, lead), expected)
 
 
+@of_large_kernels
 def test_a_margin_takes_few_instructions(device: Device, open_kernel: Open) -> None:
     """At 219 warp instructions per KiB that moves, an H200 issues as long as its memory moves."""
     if device.observer is None:

@@ -22,6 +22,7 @@ from aicf.kernels import external
 from aicf.kernels.external import InstalledLibraries
 from aicf.ops.calling import OpCall
 from aicf.registry import Explanation, How, HwCaps, Preferences, Problem, Registry, explain
+from contract.frozen_set import FrozenOp
 from contract.layout import find_frozen_dir
 from contract.libraries.adapters import find_adapter
 from contract.libraries.binding import SONAME, Binding, Product, open_cublaslt
@@ -41,12 +42,18 @@ def binding(tmp_path_factory: pytest.TempPathFactory) -> Binding:
     return open_fake(tmp_path_factory.mktemp("fake"))
 
 
+@pytest.fixture(scope="module")
+def own() -> FrozenOp:
+    """The project's kernels: they are many, and take a second to read."""
+    return Registry().read(OP).frozen
+
+
 @pytest.fixture
-def hold(binding: Binding) -> Callable[..., Registry]:
+def hold(binding: Binding, own: FrozenOp) -> Callable[..., Registry]:
     """Return a registry of the project's kernels and rows of libraries, where the stand-in is installed."""
 
     def make(*rows: dict[str, Any]) -> Registry:
-        return Registry.holding(replace(Registry().read(OP).frozen, libraries=rows), FakeLibraries(lambda: binding))
+        return Registry.holding(replace(own, libraries=rows), FakeLibraries(lambda: binding))
 
     return make
 

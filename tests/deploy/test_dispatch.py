@@ -31,7 +31,7 @@ from tests.deploy.dispatchers import Choice, Preferences, build_dispatcher
 
 OPS = list_frozen_ops(find_frozen_dir())
 NUM_CALLS = 600
-NUM_SLOW_CALLS = 10_000  # with --slow
+NUM_SLOW_CALLS = 4000  # with --slow
 
 
 def make_medians(op: dict[str, Any], kernels: list[str], generator: random.Random) -> list[dict[str, Any]]:

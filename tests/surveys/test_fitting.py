@@ -58,7 +58,7 @@ FACTS = {"device": DEVICE, "record": "none"}
 BFLOAT16 = {"dtype": "bfloat16", "b_layout": "nk", "act": "silu", "with_bias": True}
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def frozen() -> FrozenOp:
     """The project's kernels without a survey."""
     return replace(read_op(OP), surveys={})
@@ -188,7 +188,7 @@ def test_rows_that_begin_off_the_lines_of_memory_cost_more(frozen: FrozenOp) -> 
 
     def find_terms(stride: int) -> list[float]:
         query = core.interface.make_query(Problem(sizes, BFLOAT16, {"a": stride}))
-        return core.find_terms(core.ask(query), kernel)[0]
+        return core.find_terms(core.ask(query), kernel)
 
     on, half, off, far = (find_terms(1024 + more) for more in (0, 32, 8, 1))
     assert on[5] == 0.0 < half[5] and off[5] == pytest.approx(7 * half[5]) and far[5] == pytest.approx(15 * half[5])
@@ -221,7 +221,7 @@ def test_medians_are_points_of_a_survey_that_is_not_fitted_to_them(frozen: Froze
     assert found["weights"] == without["weights"]
     median = next(m for m in frozen.medians if m["kernel"] in found["weights"])
     core = open_surveyed(frozen, found | {"groups": []})
-    (modelled,) = core.find_terms(ask(core, median), core.table.kernels.index(median["kernel"]))
+    modelled = core.find_terms(ask(core, median), core.table.kernels.index(median["kernel"]))
     us = sum(w * term for w, term in zip(found["weights"][median["kernel"]], modelled, strict=False))
     classes = core.table.names.axes.list_survey_classes(core.find_classes(ask(core, median)))
     group = next(g for g in found["groups"] if all(map(contains, split_survey_group(g["group"]), classes)))

@@ -6,11 +6,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from contract.axes import name_bucket
+from contract.documents import read_plain_file
 from contract.errors import BrokenDocument
 from contract.index import Row
-from contract.layout import EVIDENCE, HISTORY, dump_line, hash_value
+from contract.layout import EVIDENCE, HISTORY, dump_line, hash_bytes, hash_value
 from contract.schemas import read_document
 from harness.freezing.store.findings import Finding
+
+# Events that were found valid, with their names, by the hash of their files: what changes a set reads its history several times, and most
+# of that is written by surveys. Nobody changes an event that was read.
+_valid: dict[str, tuple[Row, str]] = {}
+_MAX_VALID = 1024
 
 
 def read_history(folder: Path) -> tuple[list[tuple[str, Row]], list[Finding]]:
@@ -19,15 +25,37 @@ def read_history(folder: Path) -> tuple[list[tuple[str, Row]], list[Finding]]:
     paths = (folder / HISTORY).iterdir() if (folder / HISTORY).is_dir() else ()
     for path in sorted(p for p in paths if p.suffix == ".json" and not p.name.startswith(".")):
         try:
-            event = read_document("event", path)
+            event, name = _read_event(path)
         except BrokenDocument as error:
             findings.append(Finding.of(error))
             continue
-        if path.name != name_event(event):
+        if path.name != name:
             findings.append(Finding(folder.name, f"{HISTORY}/{path.name}", "changed", "its name does not hold its hash"))
         else:
             events.append((path.name, event))
     return events, findings
+
+
+def _read_event(path: Path) -> tuple[Row, str]:
+    """Return an event and the name that its file must have; raises :class:`BrokenDocument` where its schema does not allow it."""
+    digest = _hash_file(path)
+    if digest in _valid:
+        return _valid[digest]
+    event = read_document("event", path)
+    read = event, name_event(event)
+    if digest and _hash_file(path) == digest:  # else it changed meanwhile
+        if len(_valid) >= _MAX_VALID:
+            _valid.clear()
+        _valid[digest] = read
+    return read
+
+
+def _hash_file(path: Path) -> str:
+    """Return the hash of a file's content, "" where there is no reading it."""
+    try:
+        return hash_bytes(read_plain_file(path))
+    except OSError:
+        return ""
 
 
 def name_event(event: Row) -> str:

@@ -16,6 +16,7 @@ from aicf import functional as F
 from aicf.opset import Attrs, Builder, Type, find_op, type_of
 from aicf.opset.copies import COPY, lower_concat, lower_pad, lower_permute, lower_slice
 from device import Device
+from tests.aicf.planning import without_kernels
 
 
 class Applied(nn.Module):
@@ -108,25 +109,35 @@ def test_parts_joined_are_numpys(lengths: list[int], axis: int) -> None:
     assert launches == [COPY] * (0 if there == 1 else 1 if there <= 8 else -(-there // 8) + 1 - (there % 8 == 1))
 
 
-@pytest.mark.parametrize(
-    ("function", "count"),
-    [
-        (lambda x: x[1:, :, 2:7, 1:3], 1),
-        (lambda x: x.permute(3, 1, 0, 2), 1),
-        (lambda x: x.permute(0, 2, 3, 1), 1),
-        (lambda x: F.concat([x[:, :1], x, x[:, 2:], x[:, :2], x], 1), 4),
-        (lambda x: F.pad(x, (0, 0, 1, 3), (0, 0, 2, 0)), 1),
-    ],
-    ids=["cut", "permute", "channels last", "cut and join", "pad"],
-)
-@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
-def test_a_plan_has_a_launch_for_each(device: Device, function: Callable[[Tensor], Tensor], count: int, dtype: str) -> None:
-    values = np.random.default_rng(5).normal(size=(2, 3, 9, 5)).astype(np.float32)
-    x = Tensor(values, backend="cuda").cast(dtype)
-    program = aicf.compile(Applied(function), (x,), backend="cuda")
+# Functions, and in how many launches.
+FUNCTIONS: dict[str, tuple[Callable[[Tensor], Tensor], int]] = {
+    "cut": (lambda x: x[1:, :, 2:7, 1:3], 1),
+    "permute": (lambda x: x.permute(3, 1, 0, 2), 1),
+    "channels last": (lambda x: x.permute(0, 2, 3, 1), 1),
+    "cut and join": (lambda x: F.concat([x[:, :1], x, x[:, 2:], x[:, :2], x], 1), 4),
+    "pad": (lambda x: F.pad(x, (0, 0, 1, 3), (0, 0, 2, 0)), 1),
+}
+VALUES = np.random.default_rng(5).normal(size=(2, 3, 9, 5)).astype(np.float32)
+DTYPES = ["float32", "float16", "bfloat16"]
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_plan_has_a_launch_for_each(device: Device, name: str, dtype: str) -> None:
+    function, count = FUNCTIONS[name]
+    with without_kernels():
+        program = aicf.compile(Applied(function), (Tensor(VALUES).cast(dtype),), backend="cuda")
     assert [s.op for s in program.plan.steps if not find_op(s.op).is_view] == [COPY] * count
-    made = program(x)
-    expected = function(Tensor(values, backend="numpy").cast(dtype))
+
+
+@pytest.mark.slow  # nvcc takes three quarters of a minute for the kernel that copies such small arrays
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_what_is_copied_on_a_device_is_what_numpy_copies(device: Device, name: str, dtype: str) -> None:
+    function, _ = FUNCTIONS[name]
+    x = Tensor(VALUES, backend="cuda").cast(dtype)
+    made = aicf.compile(Applied(function), (x,), backend="cuda")(x)
+    expected = function(Tensor(VALUES, backend="numpy").cast(dtype))
     assert made.type == expected.type
     np.testing.assert_array_equal(made.cast("float32").numpy(), expected.cast("float32").numpy())
 

@@ -222,7 +222,7 @@ def test_on_the_device_a_window_is_read_at_its_end_and_replay_goes_on(device: De
     assert runs[0].step.verify_replay(2)
 
 
-@pytest.mark.parametrize("backend", ["numpy", "cuda"])
+@pytest.mark.parametrize("backend", ["numpy", pytest.param("cuda", marks=pytest.mark.slow)])  # chains of observers are compiled
 def test_a_window_is_read_behind_the_next_step_where_nobody_decides(device: Device, monkeypatch: pytest.MonkeyPatch, backend: str) -> None:
     happened: list[str] = []
     run_step, read = Step.run, Log.add
