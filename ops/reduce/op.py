@@ -147,7 +147,7 @@ KERNELS = (
         "a thread per row or column; over all, one block",
         (THREADS,),
         (),
-        ({"threads": 64},),
+        ({"threads": 64}, {"threads": 128}),
         domain=lambda t: _serve(),
     ),
     Kernel(
@@ -193,7 +193,7 @@ KERNELS = (
         "a block, or a cluster of blocks, takes a few columns whole, 16 rows a thread in flight: one launch",
         (THREADS, CLUSTER),
         (),
-        ({"threads": 32, "cluster": 1}, {"threads": 256, "cluster": 1}, {"threads": 512, "cluster": 8}, {"threads": 1024, "cluster": 8}),
+        ({"threads": 32, "cluster": 1}, {"threads": 256, "cluster": 1}, {"threads": 512, "cluster": 8}),
         domain=lambda t: _serve("rows", max_columns=2**31 - 1),
         # 32 columns, of which each block of a cluster has its share.
         tile=lambda t: {"columns": 32 // t["cluster"]},

@@ -220,12 +220,7 @@ _MORE_SHARES = (
     {"threads": 32, "rows": 8, "vectors": 2},
 )
 # For rows without whole packs. Rows of 32 lie far enough apart for a warp's groups to read them without conflicts.
-_RUN_SHARES = (
-    {"threads": 4, "rows": 32, "vectors": 4},
-    {"threads": 8, "rows": 32, "vectors": 4},
-    {"threads": 8, "rows": 32, "vectors": 8},
-    {"threads": 16, "rows": 32, "vectors": 8},
-)
+_RUN_SHARES = ({"threads": 4, "rows": 32, "vectors": 4},)
 # Two waves of threads that have registers for 32 elements, on 132 multiprocessors.
 _TWO_WAVES = 132 * 1024
 # With so few rows some multiprocessors have one more than others, where a block takes each: clusters even that out.

@@ -197,7 +197,7 @@ KERNELS = (
         "the same, and tiles whose lines or columns begin anywhere are cut at sectors of y, which no two blocks write then",
         (TILE_THREADS, ITEMS, STREAM),
         (),
-        ({"threads": 256, "items": 2, "stream": 0}, {"threads": 256, "items": 2, "stream": 1}, {"threads": 256, "items": 4, "stream": 1}),
+        ({"threads": 256, "items": 4, "stream": 1},),
         domain=_serve,
         tile=_find_tile,
     ),

@@ -12,11 +12,10 @@
 //    8   | transpose_tall, wide | few columns, or few rows: a block takes the short side whole (narrow.cuh)
 //    9   | the same, by packs   | the run of memory on one side is accessed by 16 bytes (packs.cuh)
 //   10   | transpose_lean       | short straight code; rows of Y are cut at sectors (lean.cuh)
-//   11   | the same, by patches | rungs 5 and 10: whole patches, and what is read once leaves L2 first (lean.cuh)
-//   12   | transpose_tall_rows  | up to 8 columns: a thread takes rows whole, no shared memory (lean.cuh)
-//   13   | lean_tall, lean_wide | rung 9 by loops of copies to shared memory, all of a small slab under way at once (lean_slabs.cuh)
+//   11   | transpose_tall_rows  | up to 8 columns: a thread takes rows whole, no shared memory (lean.cuh)
+//   12   | transpose_lean_wide | rung 9 by loops of copies to shared memory, all of a small slab under way at once (lean_slabs.cuh)
 //
-// Rungs 1-3, 7-10, 12 and 13 take any alignment; the others move float4 and ask for aligned rows of X and Y.
+// Rungs 1-3 and 7-12 take any alignment; the others move float4 and ask for aligned rows of X and Y.
 #include "common/vector_access.cuh"
 #include "transpose/lean.cuh"
 #include "transpose/lean_slabs.cuh"

@@ -103,14 +103,6 @@ struct lean {
 };
 
 template <Tunables t>
-struct lean_patches {
-    static AicfStatus launch(const Matrices& m, cudaStream_t stream) {
-        const auto kernel = transpose_lean_patches<t.bm, t.bn, t.threads, t.stream != 0>;
-        return launch_kernel(kernel, count_lean_tiles(t.bm, t.bn, 0, m), t.threads, 0, stream, m);
-    }
-};
-
-template <Tunables t>
 struct tall_rows {
     static AicfStatus launch(const Matrices& m, cudaStream_t stream) { return launch_width<kMaxRowWidth>(m, stream); }
 
@@ -184,32 +176,21 @@ struct wide_packs {
 // Launches a block per lean slab, of the most groups, a power of two, that hold no more elements than its threads have items; of one at
 // least.
 template <Tunables t, class Kernel>
-AicfStatus launch_lean_slabs(Kernel kernel, int long_side, int width, int margin, const Matrices& m, cudaStream_t stream) {
+AicfStatus launch_lean_slabs(Kernel kernel, int long_side, int width, const Matrices& m, cudaStream_t stream) {
     const int num_twos = __builtin_ctz(static_cast<unsigned>(width));
-    LeanSlab slab = {make_divisor(width), 0, std::max(num_twos, 5), (1 << std::min(num_twos, 5)) - 1, margin};
-    while (((64 << slab.log_groups) + margin) * width <= t.threads * t.items) ++slab.log_groups;
+    LeanSlab slab = {make_divisor(width), 0, std::max(num_twos, 5), (1 << std::min(num_twos, 5)) - 1};
+    while ((64 << slab.log_groups) * width <= t.threads * t.items) ++slab.log_groups;
     const int length = 32 << slab.log_groups;
-    const auto num_slabs = static_cast<unsigned>(aicf::divide_up(long_side + std::int64_t{std::max(margin - 1, 0)}, length));
+    const auto num_slabs = static_cast<unsigned>(aicf::divide_up(std::int64_t{long_side}, length));
     return launch_kernel(kernel, num_slabs, t.threads, 0, stream, m, slab);
 }
-
-template <Tunables t>
-struct lean_tall {
-    static AicfStatus launch(const Matrices& m, cudaStream_t stream) {
-        constexpr int kBytes = static_cast<int>(sizeof(float)), kCut = 8;
-        const auto kernel =
-            m.ldx == m.columns ? transpose_lean_tall<t.threads, t.items, true> : transpose_lean_tall<t.threads, t.items, false>;
-        const int margin = has_aligned_rows(m.y, m.ldy, kBytes, kCut * kBytes) ? 0 : kCut;
-        return launch_lean_slabs<t>(kernel, m.rows, m.columns, margin, m, stream);
-    }
-};
 
 template <Tunables t>
 struct lean_wide {
     static AicfStatus launch(const Matrices& m, cudaStream_t stream) {
         const auto kernel = is_packed_run(m.y, m.ldy, m.rows) ? transpose_lean_wide<t.threads, t.items, true>
                                                               : transpose_lean_wide<t.threads, t.items, false>;
-        return launch_lean_slabs<t>(kernel, m.columns, m.rows, 0, m, stream);
+        return launch_lean_slabs<t>(kernel, m.columns, m.rows, m, stream);
     }
 };
 

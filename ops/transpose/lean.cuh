@@ -94,58 +94,6 @@ __global__ void __launch_bounds__(kThreads,
     Tile::write(m, tile);
 }
 
-// The same by patches, as transpose_vectorised: rows and columns are whole patches, and all rows begin at multiples of 16 bytes.
-// grid: as above.
-template <int kTileRows, int kTileColumns, int kThreads, bool kIsStreamed>
-__global__ void __launch_bounds__(kThreads, 1536 / kThreads) transpose_lean_patches(const Matrices m) {
-    constexpr int kVectorsM = kTileRows / 4, kVectorsN = kTileColumns / 4;
-    constexpr int kPatches = kVectorsM * kVectorsN / kThreads;
-    static_assert(kPatches * kThreads == kVectorsM * kVectorsN && kVectorsM % 8 == 0, "every thread turns as many patches as any other");
-    static_assert(kThreads % kVectorsM == 0 && kThreads % kVectorsN == 0, "a thread stays in its columns of X, and in its rows");
-    __shared__ __align__(16) float tile[kTileRows * kTileColumns];
-    const int thread = static_cast<int>(threadIdx.x);
-    const int first_row = static_cast<int>(blockIdx.y) * kTileRows, first_column = static_cast<int>(blockIdx.x) * kTileColumns;
-    {
-        constexpr int kStep = kThreads / kVectorsN;
-        const int patch_m = thread / kVectorsN, patch_n = thread % kVectorsN;
-        const int row = first_row + 4 * patch_m, column = first_column + 4 * patch_n;
-        const int left = column < m.columns ? m.rows - row : 0;
-        const float* source = m.x + row * m.ldx + column;
-        const auto ld = static_cast<std::uint32_t>(m.ldx);
-        Patch patches[kPatches];
-#pragma unroll
-        for (int k = 0; k < kPatches; ++k) {
-#pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                patches[k].rows[i] = {0.0f, 0.0f, 0.0f, 0.0f};
-                if (4 * k * kStep >= left) continue;
-                patches[k].rows[i] =
-                    load_once<kIsStreamed>(reinterpret_cast<const float4*>(source + std::uint64_t{ld} * (4 * k * kStep + i)));
-            }
-        }
-#pragma unroll
-        for (int k = 0; k < kPatches; ++k) {
-            const Patch turned = turn(patches[k]);
-#pragma unroll
-            for (int j = 0; j < 4; ++j) {
-                store_shared_vector(tile + ((patch_n * 4 + j) * kVectorsM + ((patch_m + k * kStep) ^ (patch_n % 8))) * 4, turned.rows[j]);
-            }
-        }
-    }
-    __syncthreads();
-    constexpr int kStep = kThreads / kVectorsM;
-    const int vector_m = thread % kVectorsM, first = thread / kVectorsM;
-    const int left = first_row + 4 * vector_m < m.rows ? m.columns - (first_column + first) : 0;
-    float* const target = m.y + (first_column + first) * m.ldy + first_row + 4 * vector_m;
-    const auto ld = static_cast<std::uint32_t>(m.ldy);
-#pragma unroll
-    for (int k = 0; k < 4 * kPatches; ++k) {
-        const int column = first + k * kStep;
-        const float4 value = load_vector(tile + (column * kVectorsM + (vector_m ^ (column / 4 % 8))) * 4);
-        if (k * kStep < left) store_vector(target + std::uint64_t{ld} * (k * kStep), value);
-    }
-}
-
 // X has few columns: a thread takes rows whole, kItems of them a block's width apart, and writes a place of each row of Y. No shared
 // memory, no barrier: lanes that read with gaps find the rest of their lines in L1. kVector elements of a row are one access.
 template <int kThreads, int kItems, int kWidth, int kVector>

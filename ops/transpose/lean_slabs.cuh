@@ -1,4 +1,4 @@
-// Slabs of matrices of few columns or few rows (narrow.cuh) by short code: all of a small slab is under way at once by copies to shared
+// Slabs of matrices of few rows (narrow.cuh) by short code: all of a small slab is under way at once by copies to shared
 // memory, which need no registers. A slab is 2^log_groups groups of 32 places along the long side, kItems elements a thread at most.
 //
 // Elements lie in shared memory as in narrow.cuh. Groups of the matrix whose rows are long are numbered row by row: their number's low bits
@@ -19,7 +19,6 @@ struct LeanSlab {
     Divisor width;  // of the short side
     int log_groups;
     int shift, mask;  // of places, as in narrow.cuh
-    int margin;  // places in front of the slab that rows of Y, cut at sectors, may begin at; 0 where all begin at sectors
 
     __device__ __forceinline__ int find_place(int i) const { return i ^ ((i >> shift) & mask); }
 };
@@ -88,43 +87,6 @@ __global__ void __launch_bounds__(kThreads, 1536 / kThreads) transpose_lean_wide
             const int place = slab.width.divide(i);
             m.y[(first + place) * m.ldy + (i - place * width)] = tile[slab.find_place(i)];
         }
-    }
-}
-
-// X has few columns; its rows follow each other in memory where kIsRun. A block's part of a row of Y is cut as in lean.cuh.
-template <int kThreads, int kItems, bool kIsRun>
-__global__ void __launch_bounds__(kThreads, 1536 / kThreads) transpose_lean_tall(const Matrices m, const LeanSlab slab) {
-    __shared__ __align__(16) float tile[kThreads * kItems];
-    constexpr int kWarps = kThreads / 32;
-    const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-    const int first = static_cast<int>(blockIdx.x) << (5 + slab.log_groups);
-    const int begin = first - slab.margin, end = min(m.rows, first + (32 << slab.log_groups));
-    const int width = static_cast<int>(slab.width.divisor), count = (end - begin) * width, above = max(-begin, 0) * width;
-    const float* const x = keep(m.x + begin * m.ldx);
-    const std::uint32_t ldx = keep(static_cast<std::uint32_t>(m.ldx)), to = find_shared(tile);
-    const int shift = keep(slab.shift), mask = keep(slab.mask);
-#pragma unroll
-    for (int k = 0; k < kItems; ++k) {
-        const int i = static_cast<int>(threadIdx.x) + k * kThreads;
-        const int row = kIsRun ? 0 : slab.width.divide(i);
-        if (i >= above && i < count) {
-            copy_word_async(to + 4 * (i ^ ((i >> shift) & mask)), kIsRun ? x + i : find_element(x, ldx, row, i - row * width));
-        }
-    }
-    commit_copies();
-    wait_copies<0>();
-    __syncthreads();
-    float* const y = keep(m.y + first);
-    const int cut = keep(max(slab.margin - 1, 0)), margin = keep(slab.margin), log_groups = keep(slab.log_groups);
-    const int groups = keep((1 << log_groups) - 1), before = keep(-first), left = keep(m.rows - first);
-    const std::uint32_t ldy = keep(static_cast<std::uint32_t>(m.ldy));
-    const auto skew = static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(y) / sizeof(float));
-#pragma unroll
-    for (int k = 0; k < kItems; ++k) {
-        const int number = warp + k * kWarps, row = number >> log_groups;
-        const int place = 32 * (number & groups) + lane - (static_cast<int>(skew + static_cast<std::uint32_t>(row) * ldy) & cut);
-        const int i = (place + margin) * width + row;
-        if (row < width && place >= before && place < left) find_element(y, ldy, row, 0)[place] = tile[i ^ ((i >> shift) & mask)];
     }
 }
 

@@ -273,33 +273,11 @@ KERNELS = (
         (LEAN_ROWS, LEAN_COLUMNS, LEAN_THREADS, CUT, STREAM),
         (WHOLE_LINES, LEAN_LOADS),
         (
-            {"bm": 64, "bn": 32, "threads": 256, "cut": 8, "stream": 0},
             {"bm": 32, "bn": 32, "threads": 128, "cut": 0, "stream": 0},
             {"bm": 64, "bn": 32, "threads": 128, "cut": 8, "stream": 0},
             {"bm": 64, "bn": 64, "threads": 256, "cut": 8, "stream": 0},
-            {"bm": 128, "bn": 32, "threads": 256, "cut": 32, "stream": 0},
-            {"bm": 64, "bn": 64, "threads": 256, "cut": 8, "stream": 1},
         ),
         domain=_serve_lean,
-        tile=_find_tile,
-    ),
-    Kernel(
-        "lean_patches",
-        "the same by patches of whole rows and columns; what is read once leaves L2 first",
-        (LEAN_ROWS, LEAN_COLUMNS, LEAN_THREADS, STREAM),
-        (EVEN_PATCHES,),
-        (
-            {"bm": 64, "bn": 64, "threads": 256, "stream": 0},
-            {"bm": 64, "bn": 64, "threads": 256, "stream": 1},
-            {"bm": 32, "bn": 64, "threads": 128, "stream": 1},
-        ),
-        domain=lambda t: (
-            *_serve_lean(t),
-            Count({"rows": 1}, multiple=PATCH),
-            Count({"columns": 1}, multiple=PATCH),
-            Rows("x", 16, PATCH),
-            Rows("y", 16, PATCH),
-        ),
         tile=_find_tile,
     ),
     Kernel(
@@ -307,7 +285,7 @@ KERNELS = (
         "up to 8 columns: a thread takes rows whole, and needs neither shared memory nor a barrier",
         (ROW_THREADS, ROW_ITEMS),
         (),
-        ({"threads": 128, "items": 16}, {"threads": 256, "items": 8}),
+        ({"threads": 128, "items": 16},),
         domain=lambda t: (
             Count({"columns": 1}, max=MAX_ROW_WIDTH),
             Count({"rows": 1}, max=_MAX_EXTENT),
@@ -316,26 +294,17 @@ KERNELS = (
         tile=_find_slab("rows"),
     ),
     Kernel(
-        "lean_tall",
-        "few columns, by loops of copies to shared memory: all of a small slab is under way at once; parts of Y's rows cut at sectors",
-        (LEAN_SLAB_THREADS, LEAN_SLAB_ITEMS),
-        (),
-        ({"threads": 256, "items": 8}, {"threads": 256, "items": 16}),
-        domain=lambda t: _serve_lean_slabs("columns", "rows", t["threads"] * t["items"] // (WARP_SIZE + SECTOR_ELEMS)),
-        tile=_find_slab("rows"),
-    ),
-    Kernel(
         "lean_wide",
         "few rows, by loops of copies to shared memory: all of a small slab is under way at once",
         (LEAN_SLAB_THREADS, LEAN_SLAB_ITEMS),
         (),
-        ({"threads": 256, "items": 8}, {"threads": 128, "items": 16}, {"threads": 256, "items": 16}),
+        ({"threads": 256, "items": 16},),
         domain=lambda t: _serve_lean_slabs("rows", "columns", t["threads"] * t["items"] // WARP_SIZE),
         tile=_find_slab("columns"),
     ),
 )
 _BY_NAME = {kernel.name: kernel for kernel in KERNELS}
-_STRIPS, _ELEMENTS, _TALL, _WIDE = (_BY_NAME[name] for name in ("strips", "elements", "tall_packs", "wide_packs"))
+_STRIPS, _ELEMENTS, _LEAN, _TALL, _WIDE = (_BY_NAME[name] for name in ("strips", "elements", "lean", "tall_packs", "wide_packs"))
 _ALIGNED = (Rows("x", 16, 4), Rows("y", 16, 4))
 _BEYOND_WIDTH = (Count({"columns": 1}, min=MAX_WIDTH + 1), Count({"rows": 1}, min=MAX_WIDTH + 1))
 
@@ -345,7 +314,7 @@ _FEW_TILES = 264
 
 
 def choose(problem: Problem) -> Choice:
-    """Return the kernel that takes a short side whole, where there is one; else strips, by float4 where rows of X and Y are aligned."""
+    """Return the kernel that takes a short side whole where there is one; else strips by float4 where rows are aligned, or lean tiles."""
     rows, columns = problem.sizes["rows"], problem.sizes["columns"]
     if min(rows, columns) <= MAX_WIDTH:
         kernel, side = (_TALL, "columns") if columns <= rows else (_WIDE, "rows")
@@ -354,7 +323,11 @@ def choose(problem: Problem) -> Choice:
     size = ", and tiles of 64 x 64 are too few for all multiprocessors" if small else ""
     if OP.meets(_ALIGNED, problem):
         return Choice(_STRIPS.bind(_STRIPS.variants[int(small)]), f"rows of X and Y begin at multiples of 16 bytes{size}")
-    return Choice(_ELEMENTS.bind(_ELEMENTS.variants[int(small)]), f"rows of X or Y begin between multiples of 16 bytes{size}")
+    lean = _LEAN.variants[0 if small else 1]
+    odd = f"rows of X or Y begin between multiples of 16 bytes{size}"
+    if OP.meets(_serve_lean(lean), problem):
+        return Choice(_LEAN.bind(lean), odd)
+    return Choice(_ELEMENTS.bind(_ELEMENTS.variants[0]), f"{odd}, more tiles down than an axis of a grid counts")
 
 
 def _problem(suite: str, rows: int, columns: int, **padding: int) -> Problem:

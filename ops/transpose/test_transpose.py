@@ -31,9 +31,7 @@ PARTIAL = (
     "wide",
     "tall_packs",
     "wide_packs",
-    "lean_patches",
     "tall_rows",
-    "lean_tall",
     "lean_wide",
 )
 BENCH = OP.select_problems("bench")
@@ -84,7 +82,6 @@ def test_binding_and_alignment_are_refused_by_name(device: Device, open_kernel: 
         ("elements", 67),
         *((k, n) for k in ("tall", "wide", "lean_wide") for n in (1, 6, 12, 32, 67, 96, 128)),
         ("lean", 67),
-        ("lean_patches", 68),
     ],
 )
 def test_no_access_to_shared_memory_conflicts(device: Device, open_kernel: Open, kernel: str, short: int) -> None:
