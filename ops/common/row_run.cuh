@@ -1,9 +1,11 @@
 // Rows that follow one another in memory, whatever their length: a block takes as many as begin and end on 16 bytes, through shared memory.
+// There may be gaps between them (RunStride), which are neither read nor written.
 #pragma once
 
 #include <cstdint>
 
 #include "common/async_copy.cuh"
+#include "common/division.hpp"
 #include "common/reduce.cuh"
 
 namespace aicf {
@@ -21,6 +23,16 @@ __device__ __forceinline__ int find_spread_row(int columns) {
     return beside + ((behind * kGroups + group) << log_apart);
 }
 
+// Elements from one row of a run to the next, with what it takes to find an element's column.
+struct RunStride {
+    int elems;
+    Divisor divisor;
+
+    __device__ __forceinline__ int find_column(int place) const { return divisor.find_remainder(place, divisor.divide(place)); }
+};
+
+inline RunStride make_run_stride(std::int64_t elems) { return {static_cast<int>(elems), make_divisor(elems == 0 ? 1 : elems)}; }
+
 // Begins to copy a run of `count` elements, which begins on 16 bytes, to shared memory.
 template <int kThreads, class Element>
 __device__ __forceinline__ void begin_run(const Element* from, int count, Element* shared) {
@@ -31,6 +43,44 @@ __device__ __forceinline__ void begin_run(const Element* from, int count, Elemen
     // Of the last block alone.
     const int at = packs * kElems + rank;
     if (at < count) shared[at] = from[at];
+}
+
+// The same for rows with gaps. Neighbouring threads copy neighbouring kUnit elements, 4 bytes or 8, that are all a row's; those in front of
+// the first such and behind the last, a thread for each row, when the others are under way.
+template <int kThreads, int kUnit, class Element>
+__device__ __forceinline__ void begin_rows(const Element* from, const RunStride& stride, int columns, int rows, Element* shared) {
+    constexpr int kStep = kThreads * kUnit, kWordElems = 4 / static_cast<int>(sizeof(Element));
+    const int count = (rows - 1) * stride.elems + columns, rank = static_cast<int>(threadIdx.x);
+    if (stride.elems == columns) return begin_run<kThreads>(from, count, shared);
+    if constexpr (kUnit > kWordElems) {
+        if (stride.elems % kUnit != 0) return begin_rows<kThreads, kWordElems>(from, stride, columns, rows, shared);
+    }
+    const int step = stride.find_column(kStep);
+    int column = stride.find_column(rank * kUnit);
+#pragma unroll 4
+    for (int place = rank * kUnit; place < count; place += kStep) {
+        if (column + kUnit <= columns) copy_async<kUnit* static_cast<int>(sizeof(Element))>(shared + place, from + place);
+        column += step;
+        if (column >= stride.elems) column -= stride.elems;
+    }
+    if constexpr (kUnit > 1) {
+        for (int row = rank; row < rows; row += kThreads) {
+            const int begin = row * stride.elems, head = begin % kUnit == 0 ? 0 : 1;
+            if (head != 0) shared[begin] = from[begin];
+            for (int i = head + (columns - head) / kUnit * kUnit; i < columns; ++i) shared[begin + i] = from[begin + i];
+        }
+    }
+}
+
+// The same for one row, which may begin anywhere: `shared` lies behind a boundary of 16 bytes as it does.
+template <int kThreads, class Element>
+__device__ __forceinline__ void begin_row(const Element* row, int columns, Element* shared) {
+    constexpr int kElems = 16 / static_cast<int>(sizeof(Element));
+    const int rank = static_cast<int>(threadIdx.x),
+              behind = static_cast<int>((reinterpret_cast<std::uintptr_t>(row) & 15) / sizeof(Element));
+    const int head = min(columns, (kElems - behind) % kElems);
+    if (rank < head) shared[rank] = row[rank];
+    begin_run<kThreads>(row + head, columns - head, shared + head);
 }
 
 // What was begun is there for all threads when this returns.
@@ -52,6 +102,31 @@ __device__ __forceinline__ void write_run(const Element* shared, int count, Elem
     }
     const int at = packs * kElems + rank;
     if (at < count) to[at] = shared[at];
+}
+
+// The same for rows with gaps of a run, which begins on 16 bytes: neighbouring threads write neighbouring words, or the half of one that is
+// a row's.
+template <int kThreads, class Element>
+__device__ __forceinline__ void write_rows(const Element* shared, const RunStride& stride, int columns, int rows, Element* to) {
+    const int count = (rows - 1) * stride.elems + columns;
+    if (stride.elems == columns) return write_run<kThreads>(shared, count, to);
+    constexpr int kElems = 4 / static_cast<int>(sizeof(Element)), kStep = kThreads * kElems;
+    __syncthreads();
+    const int step = stride.find_column(kStep), begin = static_cast<int>(threadIdx.x) * kElems;
+    int column = stride.find_column(begin);
+#pragma unroll 4
+    for (int place = begin; place < count; place += kStep) {
+        const bool is_first = column < columns;
+        const bool is_last = kElems == 1 || (place + 1 < count && (column + 1 < columns || column + 1 == stride.elems));
+        if (is_first && is_last) {
+            *reinterpret_cast<std::uint32_t*>(to + place) = *reinterpret_cast<const std::uint32_t*>(shared + place);
+        } else if (is_first || (kElems == 2 && is_last)) {
+            const int one = is_first ? place : place + 1;
+            to[one] = shared[one];
+        }
+        column += step;
+        if (column >= stride.elems) column -= stride.elems;
+    }
 }
 
 }  // namespace aicf
