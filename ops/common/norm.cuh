@@ -54,8 +54,8 @@ __device__ __forceinline__ float round_to(float value) {
 template <class Element>
 __device__ __forceinline__ Pack<Element> add_rounded(Pack<Element> x, const Pack<Element>& residual) {
 #pragma unroll
-    for (int i = 0; i < kPackElems<Element>; ++i) x.values[i] = round_to<Element>(x.values[i] + residual.values[i]);
-    return x;
+    for (int i = 0; i < kPackElems<Element>; ++i) x.values[i] += residual.values[i];
+    return unpack<Element>(pack_words(x));  // two of 16 bits are rounded at once
 }
 
 template <class Element>
@@ -393,12 +393,78 @@ __host__ __device__ constexpr std::int64_t find_row_bytes(std::int64_t columns) 
     return (columns * static_cast<std::int64_t>(sizeof(Element)) + 31) / 16 * 16;
 }
 
+// The same of a row of 16 bits that begins anywhere, `kept` with the residual's in shared memory: packs that are whole in every matrix, and
+// an element of its edges for each lane of the last warp.
+template <bool kIsCentred, class Element, class Group>
+__device__ __forceinline__ void normalise_inner(const Norm<Element>& p, const Group& group, const NormRow<Element>& at, Element* kept,
+                                                const Element* residual, float (&partials)[2][Group::kPartials]) {
+    constexpr int kElems = kPackElems<Element>, kThreads = Group::kTotalThreads;
+    using Span = InnerSpan<Element, kThreads, kElems>;
+    const bool has_sum = at.sum != nullptr;
+    const Element* const others[] = {kept, has_sum ? residual : nullptr, at.y, p.weight, p.bias};
+    const Span span(static_cast<int>(p.columns), group.rank, has_sum ? at.sum : at.y, others);
+    const int edge = span.edge, kept_skew = span.find_skew(kept);
+    const auto visit = [&](const auto& call) {
+#pragma unroll 2
+        for (int column = span.find_column(0, 0); column < span.columns; column += kThreads * kElems) call(column);
+    };
+    float last = edge >= 0 ? to_float(kept[edge]) : 0.0f;
+    if (has_sum) {
+        const int residual_skew = span.find_skew(residual);
+        visit([&](int column) {
+            const Pack<Element> x = load_pack_skewed(kept + column, kept_skew);
+            const Pack<Element> sum = add_rounded(x, load_pack_skewed(residual + column, residual_skew));
+            store_pack_at_once(at.sum + column, sum);
+            if (kept_skew == 0) store_pack(kept + column, sum);
+        });
+        if (edge >= 0) {
+            last = round_to<Element>(last + to_float(residual[edge]));
+            at.sum[edge] = from_float<Element>(last);
+        }
+    }
+    // A thread reads back what it has itself written.
+    const Element* const s = has_sum && kept_skew != 0 ? at.sum : kept;
+    const int skew = has_sum ? 0 : kept_skew;
+    float mean = 0.0f, squares = 0.0f;
+    if constexpr (kIsCentred) {
+        visit([&](int column) {
+            const Pack<Element> pack = load_pack_skewed(s + column, skew);
+#pragma unroll
+            for (const float value : pack.values) mean += value;
+        });
+        mean = find_mean(group.reduce_sum(mean + last, partials[0]), p.columns);
+    }
+    visit([&](int column) {
+        const Pack<Element> pack = load_pack_skewed(s + column, skew);
+#pragma unroll
+        for (const float value : pack.values) squares = fmaf(value - mean, value - mean, squares);
+    });
+    if (edge >= 0) squares = fmaf(last - mean, last - mean, squares);
+    const float rstd = find_rstd(group.reduce_sum(squares, partials[1]), p.columns, p.eps);
+    const int weight_skew = span.find_skew(p.weight), bias_skew = span.find_skew(p.bias), y_skew = span.find_skew(at.y);
+    visit([&](int column) {
+        Pack<Element> pack = load_pack_skewed(s + column, skew);
+        const Pack<Element> weight = load_pack_skewed(p.weight + column, weight_skew);
+        Pack<Element> bias = {};
+        if (kIsCentred && p.bias != nullptr) bias = load_pack_skewed(p.bias + column, bias_skew);
+#pragma unroll
+        for (int i = 0; i < kElems; ++i) pack.values[i] = fmaf((pack.values[i] - mean) * rstd, weight.values[i], bias.values[i]);
+        if (y_skew == 0) return store_pack_at_once(at.y + column, pack);
+#pragma unroll
+        for (int i = 0; i < kElems; ++i) at.y[column + i] = from_float<Element>(pack.values[i]);
+    });
+    if (edge >= 0) {
+        const float bias = p.bias == nullptr ? 0.0f : to_float(p.bias[edge]);
+        at.y[edge] = from_float<Element>(fmaf((last - mean) * rstd, to_float(p.weight[edge]), bias));
+    }
+    if (group.rank == 0) write_statistics(p, group.row, mean, rstd);
+}
+
 // A block takes a row of which a multiprocessor's shared memory holds several, so that those of other blocks are under way while it works:
 // all of x, and of the residual, is on its way at once, whatever registers there are.
 template <bool kIsCentred, class Element, int kThreads, Access kAccess>
 __global__ void __launch_bounds__(kThreads, 1024 / kThreads) norm_shared(const Norm<Element> p) {
     using Group = RowGroup<kThreads>;
-    using Span = RowSpan<Element, kThreads, kPackElems<Element>, kAccess == Access::kWhole>;
     extern __shared__ __align__(16) unsigned char shared[];
     __shared__ float partials[2][Group::kPartials];
     const Group group;
@@ -411,22 +477,22 @@ __global__ void __launch_bounds__(kThreads, 1024 / kThreads) norm_shared(const N
     if (has_sum) begin_row<kThreads>(at.residual, columns, residual);
     prefetch_vector<kThreads>(p.weight, columns, group.rank);
     if constexpr (kIsCentred) prefetch_vector<kThreads>(p.bias, columns, group.rank);
-    const Span span = make_span<Span, kAccess>(p, at, group.rank);
-    const Skews<Element> skews(span, at);
     await_runs();
 
-    if (has_sum) {
-        span.template visit_split<2>((skews.x | skews.residual) != 0, [&](int c, auto is_whole) {
-            const Pack<Element> x = span.load(kept, c, 0.0f, is_whole, skews.x);
-            const Pack<Element> sum = add_rounded(x, span.load(residual, c, 0.0f, is_whole, skews.residual));
-            span.store(at.sum, c, sum, is_whole);
-            if (skews.x == 0) span.store(kept, c, sum, is_whole);
-        });
+    if constexpr (kAccess == Access::kPacked) {
+        normalise_inner<kIsCentred>(p, group, at, kept, residual, partials);
+    } else {
+        using Span = RowSpan<Element, kThreads, kPackElems<Element>, kAccess == Access::kWhole>;
+        const Span span = make_span<Span, kAccess>(p, at, group.rank);
+        if (has_sum) {
+            span.template visit_split<2>(false, [&](int c, auto is_whole) {
+                const Pack<Element> sum = add_rounded(span.load(kept, c, 0.0f, is_whole), span.load(residual, c, 0.0f, is_whole));
+                span.store(at.sum, c, sum, is_whole);
+                span.store(kept, c, sum, is_whole);
+            });
+        }
+        normalise_again<kIsCentred, kIsCentred ? 2 : 4>(p, group, at, span, Skews<Element>(span, at), kept, 0, partials);
     }
-    // A thread reads back what it has itself written.
-    const Element* const s = has_sum && skews.x != 0 ? at.sum : kept;
-    const int skew = has_sum ? 0 : skews.x;
-    normalise_again<kIsCentred, kIsCentred ? 2 : 4>(p, group, at, span, skews, s, skew, partials);
 }
 
 // All matrices have rows, and the vectors begin, on 16-byte boundaries.

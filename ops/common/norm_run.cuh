@@ -18,11 +18,12 @@ inline constexpr int kRunElems = 128 * 128;
 
 // Elements from one row to the next of each matrix. Results go where elements are read, where their rows lie alike.
 struct RunStrides {
-    RunStride x, residual, y, sum;
+    RunStride x, residual;
+    int y, sum;
 
     __host__ __device__ int count_row_elems(bool has_residual) const {
-        const int first = x.elems + (y.elems == x.elems ? 0 : y.elems);
-        return has_residual ? first + residual.elems + (sum.elems == residual.elems ? 0 : sum.elems) : first;
+        const int first = x.elems + (y == x.elems ? 0 : y);
+        return has_residual ? first + residual.elems + (sum == residual.elems ? 0 : sum) : first;
     }
 };
 
@@ -110,7 +111,7 @@ __global__ void __launch_bounds__(kThreads) norm_run(const Norm<Element> p, cons
     extern __shared__ __align__(16) unsigned char shared[];
     const int columns = static_cast<int>(p.columns);
     const bool has_residual = p.residual != nullptr;
-    const int ldx = strides.x.elems, ldresidual = strides.residual.elems, ldy = strides.y.elems, ldsum = strides.sum.elems;
+    const int ldx = strides.x.elems, ldresidual = strides.residual.elems, ldy = strides.y, ldsum = strides.sum;
     const bool is_y_alike = ldy == ldx, is_residual_alike = ldresidual == ldx, is_sum_alike = ldsum == ldx;
     Element* const x = reinterpret_cast<Element*>(shared);
     Element* const y = is_y_alike ? x : x + kRows * ldx;
@@ -146,7 +147,7 @@ __global__ void __launch_bounds__(kThreads) norm_run(const Norm<Element> p, cons
                 float more[kCount];
                 read_elements(added + column, more, is_residual_alike);
 #pragma unroll
-                for (int i = 0; i < kCount; ++i) values[i] = round_to<Element>(values[i] + more[i]);
+                for (int i = 0; i < kCount; ++i) values[i] += more[i];
                 write_elements(sums + column, values, is_sum_alike);
                 write_elements(kept + column, values);
             });
@@ -178,8 +179,8 @@ __global__ void __launch_bounds__(kThreads) norm_run(const Norm<Element> p, cons
         });
         write_statistics(p, first + row, mean, rstd);
     }
-    write_rows<kThreads>(y, strides.y, columns, rows, p.y + first * ldy);
-    if (has_residual) write_rows<kThreads>(sum, strides.sum, columns, rows, p.sum + first * ldsum);
+    write_rows<kThreads>(y, ldy, columns, rows, p.y + first * ldy);
+    if (has_residual) write_rows<kThreads>(sum, ldsum, columns, rows, p.sum + first * ldsum);
 }
 
 // Whether rows of every matrix begin on 16 bytes with the first, and lie so close together that what is between them comes along
@@ -201,7 +202,7 @@ AicfStatus launch_runs(const Norm<Element>& p, cudaStream_t stream, const Otherw
     constexpr int kWordElems = 4 / static_cast<int>(sizeof(Element));
     if (has_whole_packs(p) || !lie_in_runs(p)) return otherwise();
     const bool has_residual = p.residual != nullptr;
-    const RunStrides strides = {make_run_stride(p.ldx), make_run_stride(p.ldresidual), make_run_stride(p.ldy), make_run_stride(p.ldsum)};
+    const RunStrides strides = {make_run_stride(p.ldx), make_run_stride(p.ldresidual), static_cast<int>(p.ldy), static_cast<int>(p.ldsum)};
     const std::int64_t bytes = find_run_bytes<kIsCentred, Element>(strides, has_residual, p.columns, kRows);
     if (bytes > kMostBytes) return otherwise();
     const auto launch = [&](auto unit) {

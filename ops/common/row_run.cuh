@@ -104,28 +104,27 @@ __device__ __forceinline__ void write_run(const Element* shared, int count, Elem
     if (at < count) to[at] = shared[at];
 }
 
-// The same for rows with gaps of a run, which begins on 16 bytes: neighbouring threads write neighbouring words, or the half of one that is
-// a row's.
+// The same for rows with gaps of a run, which begins on 16 bytes: 4 to 32 lanes take a row, and each a word, or the half of it that is the
+// row's.
 template <int kThreads, class Element>
-__device__ __forceinline__ void write_rows(const Element* shared, const RunStride& stride, int columns, int rows, Element* to) {
-    const int count = (rows - 1) * stride.elems + columns;
-    if (stride.elems == columns) return write_run<kThreads>(shared, count, to);
-    constexpr int kElems = 4 / static_cast<int>(sizeof(Element)), kStep = kThreads * kElems;
+__device__ __forceinline__ void write_rows(const Element* shared, int stride, int columns, int rows, Element* to) {
+    if (stride == columns) return write_run<kThreads>(shared, rows * columns, to);
+    constexpr int kElems = 4 / static_cast<int>(sizeof(Element));
     __syncthreads();
-    const int step = stride.find_column(kStep), begin = static_cast<int>(threadIdx.x) * kElems;
-    int column = stride.find_column(begin);
-#pragma unroll 4
-    for (int place = begin; place < count; place += kStep) {
-        const bool is_first = column < columns;
-        const bool is_last = kElems == 1 || (place + 1 < count && (column + 1 < columns || column + 1 == stride.elems));
-        if (is_first && is_last) {
-            *reinterpret_cast<std::uint32_t*>(to + place) = *reinterpret_cast<const std::uint32_t*>(shared + place);
-        } else if (is_first || (kElems == 2 && is_last)) {
-            const int one = is_first ? place : place + 1;
-            to[one] = shared[one];
+    const int words = columns / kElems + kElems - 1, log_lanes = words <= 4 ? 2 : words <= 8 ? 3 : words <= 16 ? 4 : 5;
+    const int rank = static_cast<int>(threadIdx.x), lane = rank & ((1 << log_lanes) - 1);
+#pragma unroll 1
+    for (int row = rank >> log_lanes; row < rows; row += kThreads >> log_lanes) {
+        const int begin = row * stride, end = begin + columns;
+        for (int place = (begin & -kElems) + lane * kElems; place < end; place += kElems << log_lanes) {
+            const bool has_first = kElems == 1 || place >= begin, has_last = kElems == 1 || place + 1 < end;
+            if (has_first && has_last) {
+                *reinterpret_cast<std::uint32_t*>(to + place) = *reinterpret_cast<const std::uint32_t*>(shared + place);
+            } else {
+                const int one = has_first ? place : place + 1;
+                to[one] = shared[one];
+            }
         }
-        column += step;
-        if (column >= stride.elems) column -= stride.elems;
     }
 }
 
