@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "common/division.hpp"
 #include "common/norm.cuh"
 
 namespace aicf {
@@ -18,12 +17,11 @@ inline constexpr int kRunElems = 128 * 128;
 
 // Elements from one row to the next of each matrix. Results go where elements are read, where their rows lie alike.
 struct RunStrides {
-    RunStride x, residual;
-    int y, sum;
+    int x, residual, y, sum;
 
     __host__ __device__ int count_row_elems(bool has_residual) const {
-        const int first = x.elems + (y == x.elems ? 0 : y);
-        return has_residual ? first + residual.elems + (sum == residual.elems ? 0 : sum) : first;
+        const int first = x + (y == x ? 0 : y);
+        return has_residual ? first + residual + (sum == residual ? 0 : sum) : first;
     }
 };
 
@@ -111,7 +109,7 @@ __global__ void __launch_bounds__(kThreads) norm_run(const Norm<Element> p, cons
     extern __shared__ __align__(16) unsigned char shared[];
     const int columns = static_cast<int>(p.columns);
     const bool has_residual = p.residual != nullptr;
-    const int ldx = strides.x.elems, ldresidual = strides.residual.elems, ldy = strides.y, ldsum = strides.sum;
+    const auto [ldx, ldresidual, ldy, ldsum] = strides;
     const bool is_y_alike = ldy == ldx, is_residual_alike = ldresidual == ldx, is_sum_alike = ldsum == ldx;
     Element* const x = reinterpret_cast<Element*>(shared);
     Element* const y = is_y_alike ? x : x + kRows * ldx;
@@ -121,8 +119,8 @@ __global__ void __launch_bounds__(kThreads) norm_run(const Norm<Element> p, cons
 
     const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * kRows, left = p.rows - first;
     const int rows = left < kRows ? static_cast<int>(left) : kRows;
-    begin_rows<kThreads, kUnit>(p.x + first * ldx, strides.x, columns, rows, x);
-    if (has_residual) begin_rows<kThreads, kUnit>(p.residual + first * ldresidual, strides.residual, columns, rows, residual);
+    begin_rows<kThreads, kUnit>(p.x + first * ldx, ldx, columns, rows, x);
+    if (has_residual) begin_rows<kThreads, kUnit>(p.residual + first * ldresidual, ldresidual, columns, rows, residual);
     for (int column = static_cast<int>(threadIdx.x); column < columns; column += kThreads) {
         factors[column * kFactors] = to_float(p.weight[column]);
         if constexpr (kIsCentred) factors[column * kFactors + 1] = p.bias == nullptr ? 0.0f : to_float(p.bias[column]);
@@ -202,7 +200,8 @@ AicfStatus launch_runs(const Norm<Element>& p, cudaStream_t stream, const Otherw
     constexpr int kWordElems = 4 / static_cast<int>(sizeof(Element));
     if (has_whole_packs(p) || !lie_in_runs(p)) return otherwise();
     const bool has_residual = p.residual != nullptr;
-    const RunStrides strides = {make_run_stride(p.ldx), make_run_stride(p.ldresidual), static_cast<int>(p.ldy), static_cast<int>(p.ldsum)};
+    const RunStrides strides = {static_cast<int>(p.ldx), static_cast<int>(p.ldresidual), static_cast<int>(p.ldy),
+                                static_cast<int>(p.ldsum)};
     const std::int64_t bytes = find_run_bytes<kIsCentred, Element>(strides, has_residual, p.columns, kRows);
     if (bytes > kMostBytes) return otherwise();
     const auto launch = [&](auto unit) {

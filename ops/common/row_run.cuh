@@ -1,11 +1,10 @@
 // Rows that follow one another in memory, whatever their length: a block takes as many as begin and end on 16 bytes, through shared memory.
-// There may be gaps between them (RunStride), which are neither read nor written.
+// There may be gaps between them, which are neither read nor written.
 #pragma once
 
 #include <cstdint>
 
 #include "common/async_copy.cuh"
-#include "common/division.hpp"
 #include "common/reduce.cuh"
 
 namespace aicf {
@@ -23,16 +22,6 @@ __device__ __forceinline__ int find_spread_row(int columns) {
     return beside + ((behind * kGroups + group) << log_apart);
 }
 
-// Elements from one row of a run to the next, with what it takes to find an element's column.
-struct RunStride {
-    int elems;
-    Divisor divisor;
-
-    __device__ __forceinline__ int find_column(int place) const { return divisor.find_remainder(place, divisor.divide(place)); }
-};
-
-inline RunStride make_run_stride(std::int64_t elems) { return {static_cast<int>(elems), make_divisor(elems == 0 ? 1 : elems)}; }
-
 // Begins to copy a run of `count` elements, which begins on 16 bytes, to shared memory.
 template <int kThreads, class Element>
 __device__ __forceinline__ void begin_run(const Element* from, int count, Element* shared) {
@@ -45,31 +34,41 @@ __device__ __forceinline__ void begin_run(const Element* from, int count, Elemen
     if (at < count) shared[at] = from[at];
 }
 
-// The same for rows with gaps. Neighbouring threads copy neighbouring kUnit elements, 4 bytes or 8, that are all a row's; those in front of
-// the first such and behind the last, a thread for each row, when the others are under way.
-template <int kThreads, int kUnit, class Element>
-__device__ __forceinline__ void begin_rows(const Element* from, const RunStride& stride, int columns, int rows, Element* shared) {
-    constexpr int kStep = kThreads * kUnit, kWordElems = 4 / static_cast<int>(sizeof(Element));
-    const int count = (rows - 1) * stride.elems + columns, rank = static_cast<int>(threadIdx.x);
-    if (stride.elems == columns) return begin_run<kThreads>(from, count, shared);
-    if constexpr (kUnit > kWordElems) {
-        if (stride.elems % kUnit != 0) return begin_rows<kThreads, kWordElems>(from, stride, columns, rows, shared);
-    }
-    const int step = stride.find_column(kStep);
-    int column = stride.find_column(rank * kUnit);
+// Calls copy(place) for all kUnit elements that lie on their boundary and are all a row's, and copy_one(place) for each of the others, of
+// rows with gaps of a run, a multiple of kUnit apart where that is more than a word: 4 to 32 lanes take a row, and of the rows that a
+// thread has a part in the same part.
+template <int kThreads, int kUnit, class Copy, class CopyOne>
+__device__ __forceinline__ void visit_rows(int stride, int columns, int rows, const Copy& copy, const CopyOne& copy_one) {
+    static_assert(kThreads / kWarpSize % 2 == 0, "the rows of a thread lie alike: two of 16 bits are a word");
+    const int units = columns / kUnit + (kUnit > 1 ? 1 : 0), log_lanes = units <= 4 ? 2 : units <= 8 ? 3 : units <= 16 ? 4 : 5;
+    const int lane = static_cast<int>(threadIdx.x) & ((1 << log_lanes) - 1), first = static_cast<int>(threadIdx.x) >> log_lanes;
+    const int begin = first * stride, step = kThreads >> log_lanes;
+    const auto visit = [&](int place, const auto& call) {
 #pragma unroll 4
-    for (int place = rank * kUnit; place < count; place += kStep) {
-        if (column + kUnit <= columns) copy_async<kUnit* static_cast<int>(sizeof(Element))>(shared + place, from + place);
-        column += step;
-        if (column >= stride.elems) column -= stride.elems;
-    }
-    if constexpr (kUnit > 1) {
-        for (int row = rank; row < rows; row += kThreads) {
-            const int begin = row * stride.elems, head = begin % kUnit == 0 ? 0 : 1;
-            if (head != 0) shared[begin] = from[begin];
-            for (int i = head + (columns - head) / kUnit * kUnit; i < columns; ++i) shared[begin + i] = from[begin + i];
+        for (int row = first; row < rows; row += step, place += step * stride) call(place);
+    };
+#pragma unroll 1
+    for (int column = lane * kUnit - begin % kUnit; column < columns; column += kUnit << log_lanes) {
+        if (column >= 0 && column + kUnit <= columns) {
+            visit(begin + column, copy);
+        } else {
+#pragma unroll 1
+            for (int i = max(column, 0); i < min(column + kUnit, columns); ++i) visit(begin + i, copy_one);
         }
     }
+}
+
+// The same for rows with gaps: kUnit elements, of 4 bytes or 8, a copy, where rows lie a multiple of that apart.
+template <int kThreads, int kUnit, class Element>
+__device__ __forceinline__ void begin_rows(const Element* from, int stride, int columns, int rows, Element* shared) {
+    constexpr int kWordElems = 4 / static_cast<int>(sizeof(Element));
+    if (stride == columns) return begin_run<kThreads>(from, rows * columns, shared);
+    if constexpr (kUnit > kWordElems) {
+        if (stride % kUnit != 0) return begin_rows<kThreads, kWordElems>(from, stride, columns, rows, shared);
+    }
+    visit_rows<kThreads, kUnit>(
+        stride, columns, rows, [&](int place) { copy_async<kUnit* static_cast<int>(sizeof(Element))>(shared + place, from + place); },
+        [&](int place) { shared[place] = from[place]; });
 }
 
 // The same for one row, which may begin anywhere: `shared` lies behind a boundary of 16 bytes as it does.
@@ -104,28 +103,15 @@ __device__ __forceinline__ void write_run(const Element* shared, int count, Elem
     if (at < count) to[at] = shared[at];
 }
 
-// The same for rows with gaps of a run, which begins on 16 bytes: 4 to 32 lanes take a row, and each a word, or the half of it that is the
-// row's.
+// The same for rows with gaps.
 template <int kThreads, class Element>
 __device__ __forceinline__ void write_rows(const Element* shared, int stride, int columns, int rows, Element* to) {
     if (stride == columns) return write_run<kThreads>(shared, rows * columns, to);
-    constexpr int kElems = 4 / static_cast<int>(sizeof(Element));
+    using Word = std::uint32_t;
     __syncthreads();
-    const int words = columns / kElems + kElems - 1, log_lanes = words <= 4 ? 2 : words <= 8 ? 3 : words <= 16 ? 4 : 5;
-    const int rank = static_cast<int>(threadIdx.x), lane = rank & ((1 << log_lanes) - 1);
-#pragma unroll 1
-    for (int row = rank >> log_lanes; row < rows; row += kThreads >> log_lanes) {
-        const int begin = row * stride, end = begin + columns;
-        for (int place = (begin & -kElems) + lane * kElems; place < end; place += kElems << log_lanes) {
-            const bool has_first = kElems == 1 || place >= begin, has_last = kElems == 1 || place + 1 < end;
-            if (has_first && has_last) {
-                *reinterpret_cast<std::uint32_t*>(to + place) = *reinterpret_cast<const std::uint32_t*>(shared + place);
-            } else {
-                const int one = has_first ? place : place + 1;
-                to[one] = shared[one];
-            }
-        }
-    }
+    visit_rows<kThreads, static_cast<int>(sizeof(Word) / sizeof(Element))>(
+        stride, columns, rows, [&](int place) { *reinterpret_cast<Word*>(to + place) = *reinterpret_cast<const Word*>(shared + place); },
+        [&](int place) { to[place] = shared[place]; });
 }
 
 }  // namespace aicf

@@ -116,7 +116,8 @@ TEAM_THREADS = Tunable("threads", (256, 512, 1024), "threads of each block of a 
 TEAM = Tunable("team", (2, 4, 8), "blocks, of one cluster, that take a row")
 LANES = Tunable("threads", (1, 2, 4, 8, 16, 32), "threads that take a row")
 TOGETHER = Tunable("together", (2, 4), "rows that a group of threads takes at once")
-RUN_ROWS = Tunable("rows", (128, 256, 512), "rows of a block, each of one thread")
+RUN_THREADS = Tunable("threads", (64, 128, 256), "threads of a block")
+RUN_ROWS = Tunable("rows", (64, 128, 256, 512), "rows of a block, each of one thread")
 ELEMS = Tunable("elems", (8, 16, 32), "elements of a row that a thread keeps in registers")
 BLOCK_FITS = Constraint(
     "block_fits",
@@ -261,7 +262,7 @@ KERNELS = (
     Kernel(
         "rows_in_run",
         "a thread per row, in shared memory, where a block's rows without whole packs are brought as one run, small gaps included",
-        (THREADS, RUN_ROWS),
+        (RUN_THREADS, RUN_ROWS),
         (),
         _RUN_SHARES,
         domain=lambda t: _serve(_RUN_ELEMS // t["rows"]),
