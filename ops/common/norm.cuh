@@ -50,12 +50,12 @@ __device__ __forceinline__ float round_to(float value) {
     return to_float(from_float<Element>(value));
 }
 
-// s of a pack.
+// s of a pack, which is rounded where it is stored.
 template <class Element>
-__device__ __forceinline__ Pack<Element> add_rounded(Pack<Element> x, const Pack<Element>& residual) {
+__device__ __forceinline__ Pack<Element> add_packs(Pack<Element> x, const Pack<Element>& residual) {
 #pragma unroll
     for (int i = 0; i < kPackElems<Element>; ++i) x.values[i] += residual.values[i];
-    return unpack<Element>(pack_words(x));  // two of 16 bits are rounded at once
+    return x;
 }
 
 template <class Element>
@@ -162,7 +162,7 @@ __device__ __forceinline__ void normalise_kept(const Norm<Element>& p, Group& gr
     }
     if constexpr (kIsCentred) prefetch_vector<Group::kTotalThreads>(p.bias, span.columns, group.rank);
     const auto add = [&](int c, const Pack<Element>& residual) {
-        const Pack<Element> sum = add_rounded(unpack<Element>(values[c]), residual);
+        const Pack<Element> sum = add_packs(unpack<Element>(values[c]), residual);
         values[c] = pack_words(sum);
         if (is_real) span.store(at.sum, c, sum, skews.sum);
     };
@@ -269,7 +269,7 @@ __global__ void __launch_bounds__(kThreads* kRows) norm_together(const Norm<Elem
 
     if (p.residual != nullptr) {
         visit([&](int t, int c) {
-            const Pack<Element> sum = add_rounded(unpack<Element>(values[t][c]), unpack<Element>(residual[t][c]));
+            const Pack<Element> sum = add_packs(unpack<Element>(values[t][c]), unpack<Element>(residual[t][c]));
             values[t][c] = pack_words(sum);
             if (is_real(t)) span.store(p.sum + find_row(t) * p.ldsum, c, sum);
         });
@@ -381,7 +381,7 @@ __global__ void __launch_bounds__(kThreads) norm_passes(const Norm<Element> p) {
     if (has_sum) {
         span.template visit_split<4>((skews.x | skews.residual) != 0, [&](int c, auto is_whole) {
             const Pack<Element> x = span.load(at.x, c, 0.0f, is_whole, skews.x);
-            span.store(at.sum, c, add_rounded(x, span.load(at.residual, c, 0.0f, is_whole, skews.residual)), is_whole);
+            span.store(at.sum, c, add_packs(x, span.load(at.residual, c, 0.0f, is_whole, skews.residual)), is_whole);
         });
     }
     normalise_again<kIsCentred, 2>(p, group, at, span, skews, s, skew, partials);
@@ -413,7 +413,7 @@ __device__ __forceinline__ void normalise_inner(const Norm<Element>& p, const Gr
         const int residual_skew = span.find_skew(residual);
         visit([&](int column) {
             const Pack<Element> x = load_pack_skewed(kept + column, kept_skew);
-            const Pack<Element> sum = add_rounded(x, load_pack_skewed(residual + column, residual_skew));
+            const Pack<Element> sum = add_packs(x, load_pack_skewed(residual + column, residual_skew));
             store_pack_at_once(at.sum + column, sum);
             if (kept_skew == 0) store_pack(kept + column, sum);
         });
@@ -486,7 +486,7 @@ __global__ void __launch_bounds__(kThreads, 1024 / kThreads) norm_shared(const N
         const Span span = make_span<Span, kAccess>(p, at, group.rank);
         if (has_sum) {
             span.template visit_split<2>(false, [&](int c, auto is_whole) {
-                const Pack<Element> sum = add_rounded(span.load(kept, c, 0.0f, is_whole), span.load(residual, c, 0.0f, is_whole));
+                const Pack<Element> sum = add_packs(span.load(kept, c, 0.0f, is_whole), span.load(residual, c, 0.0f, is_whole));
                 span.store(at.sum, c, sum, is_whole);
                 span.store(kept, c, sum, is_whole);
             });
