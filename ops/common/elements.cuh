@@ -89,6 +89,11 @@ __device__ __forceinline__ Pack<Element> load_pack(const Element* source) {
     return unpack<Element>(words);
 }
 
+// Has the line of memory around an address on its way to L2.
+__device__ __forceinline__ void prefetch_line(const void* at) {
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(__cvta_generic_to_global(at)));
+}
+
 // Hides from the compiler that the words are those it knows: what it made of them is made anew, and not kept in registers until then.
 __device__ __forceinline__ void forget(uint4& words) { asm volatile("" : "+r"(words.x), "+r"(words.y), "+r"(words.z), "+r"(words.w)); }
 

@@ -1,5 +1,6 @@
 // How each kernel of layernorm is launched.
 #include "common/launch.hpp"
+#include "common/norm_run.cuh"
 #include "common/row_cluster.cuh"
 #include "layernorm/api.hpp"
 #include "layernorm/contract.hpp"
@@ -57,26 +58,52 @@ struct cluster_passes {
     }
 };
 
+template <int kLanes, int kRows, int kElems, class Element>
+AicfStatus launch_registers(const Norm<Element>& norm, cudaStream_t stream) {
+    return choose_access<kLanes * kElems>(norm, [&](auto access) {
+        const auto kernel = norm_registers<kIsCentred, Element, kLanes, kRows, kElems, access.value>;
+        return launch_kernel(kernel, divide_up(norm.rows, kRows), kLanes * kRows, 0, stream, norm);
+    });
+}
+
 template <class Element>
 struct row_in_registers {
     static AicfStatus launch(const Norm<Element>& norm, cudaStream_t stream) {
-        constexpr int kRows = kTunables.rows, kElems = kTunables.elems;
-        return choose_access<kThreads * kElems>(norm, [&](auto access) {
-            const auto kernel = norm_registers<kIsCentred, Element, kThreads, kRows, kElems, access.value>;
-            return launch_kernel(kernel, divide_up(norm.rows, kRows), kThreads * kRows, 0, stream, norm);
-        });
+        return launch_registers<kThreads, kTunables.rows, kTunables.elems>(norm, stream);
     }
 };
 
-// Rows of whole packs, and such that do not follow one another, go as in row_in_registers.
-template <class Element>
+// Rows without whole packs go as in row_in_registers.
+template <class Element, auto t = kTunables>
+struct rows_together {
+    static AicfStatus launch(const Norm<Element>& norm, cudaStream_t stream) {
+        if (!has_whole_packs(norm)) return launch_registers<kThreads, t.rows, t.elems>(norm, stream);
+        return launch_kernel(norm_together<kIsCentred, Element, kThreads, t.rows, t.elems, t.together>,
+                             divide_up(norm.rows, t.rows * t.together), kThreads * t.rows, 0, stream, norm);
+    }
+};
+
+// Rows that do not lie in runs, or that are whole packs, go as in row_in_registers.
+template <class Element, auto t = kTunables>
 struct rows_in_run {
     static AicfStatus launch(const Norm<Element>& norm, cudaStream_t stream) {
-        constexpr int kRows = kTunables.rows;
-        if (has_whole_packs(norm) || !follow_in_runs(norm)) return row_in_registers<Element>::launch(norm, stream);
-        const auto bytes = static_cast<int>((norm.residual == nullptr ? 1 : 2) * kRows * norm.columns * sizeof(Element));
-        return launch_kernel(norm_run<kIsCentred, Element, kThreads, kRows, kTunables.elems>, divide_up(norm.rows, kRows), kThreads * kRows,
-                             bytes, stream, norm);
+        constexpr int kElems = 8, kLanes = kRunElems / t.rows / kElems;
+        return launch_runs<kIsCentred, kThreads, t.rows>(norm, stream,
+                                                         [&] { return launch_registers<kLanes, 128 / kLanes, kElems>(norm, stream); });
+    }
+};
+
+// Rows of which a multiprocessor holds no two go as in block_passes.
+template <class Element>
+struct row_in_shared {
+    static AicfStatus launch(const Norm<Element>& norm, cudaStream_t stream) {
+        constexpr std::int64_t kMostBytes = 110 * 1024;
+        const std::int64_t bytes = (norm.residual == nullptr ? 1 : 2) * find_row_bytes<Element>(norm.columns);
+        if (bytes > kMostBytes) return block_passes<Element>::launch(norm, stream);
+        return choose_access<INT64_MAX>(norm, [&](auto access) {
+            return launch_kernel(norm_shared<kIsCentred, Element, kThreads, access.value>, norm.rows, kThreads, static_cast<int>(bytes),
+                                 stream, norm);
+        });
     }
 };
 

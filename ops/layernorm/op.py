@@ -123,8 +123,10 @@ GROUP = Tunable("threads", (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024), "threa
 ROWS = Tunable("rows", (1, 2, 4, 8, 16, 32, 64, 128), "rows, and so groups of threads, of a block")
 TEAM_THREADS = Tunable("threads", (256, 512, 1024), "threads of each block of a team")
 TEAM = Tunable("team", (2, 4, 8), "blocks, of one cluster, that take a row")
-RUN_GROUP = Tunable("threads", (1, 2, 4, 8, 16, 32), "threads that take a row")
-RUN_ROWS = Tunable("rows", (32, 64, 128), "rows, and so groups of threads, of a block")
+LANES = Tunable("threads", (1, 2, 4, 8, 16, 32), "threads that take a row")
+TOGETHER = Tunable("together", (2, 4), "rows that a group of threads takes at once")
+RUN_THREADS = Tunable("threads", (64, 128, 256), "threads of a block")
+RUN_ROWS = Tunable("rows", (64, 128, 256, 512), "rows of a block, each of one thread")
 ELEMS = Tunable("elems", (8, 16, 32), "elements of a row that a thread keeps in registers")
 BLOCK_FITS = Constraint(
     "block_fits",
@@ -173,11 +175,15 @@ _FEW_SHARES = (
     {"threads": 512, "rows": 1, "elems": 8},
     {"threads": 1024, "rows": 1, "elems": 8},
 )
-# Rows of a few elements by as few threads as keep them.
+# Short rows of whole packs, several to a group.
+_TOGETHER_SHARES = (
+    {"threads": 2, "rows": 64, "elems": 8, "together": 4},
+    {"threads": 4, "rows": 32, "elems": 8, "together": 2},
+    {"threads": 8, "rows": 16, "elems": 8, "together": 2},
+)
 _RUN_SHARES = (
-    {"threads": 1, "rows": 128, "elems": 16},
-    {"threads": 2, "rows": 64, "elems": 16},
-    {"threads": 4, "rows": 32, "elems": 16},
+    {"threads": 128, "rows": 128},
+    {"threads": 128, "rows": 512},
 )
 # Longer rows: in the registers of as few blocks as hold them.
 _TEAM_SHARES = (
@@ -220,6 +226,10 @@ def _serve(max_columns: int = _MOST) -> tuple[Count, ...]:
 
 # Shorter rows have no work for a cluster.
 _LEAST_SHARED = 512
+# Elements of 16 bits of the longest row of which a multiprocessor's shared memory holds two.
+_MOST_KEPT = 55 * 1024
+# Columns times rows of a block of rows_in_run.
+_RUN_ELEMS = 128 * 128
 
 KERNELS = (
     Kernel(
@@ -261,13 +271,31 @@ KERNELS = (
         tile=lambda t: {"rows": t["rows"]},
     ),
     Kernel(
-        "rows_in_run",
-        "as row_in_registers; rows that follow one another without whole packs are brought and taken as one run of memory",
-        (RUN_GROUP, RUN_ROWS, ELEMS),
+        "rows_together",
+        "as row_in_registers, with several rows of whole packs per group, which are all read before the first is looked at",
+        (LANES, ROWS, ELEMS, TOGETHER),
         (BLOCK_FITS,),
-        _RUN_SHARES,
+        _TOGETHER_SHARES,
         domain=lambda t: _serve(t["threads"] * t["elems"]),
+        tile=lambda t: {"rows": t["rows"] * t["together"]},
+    ),
+    Kernel(
+        "rows_in_run",
+        "a thread per row, in shared memory, where a block's rows without whole packs are brought as one run, small gaps included",
+        (RUN_THREADS, RUN_ROWS),
+        (),
+        _RUN_SHARES,
+        domain=lambda t: _serve(_RUN_ELEMS // t["rows"]),
         tile=lambda t: {"rows": t["rows"]},
+    ),
+    Kernel(
+        "row_in_shared",
+        "a block per row, which is brought to shared memory, so that several of a multiprocessor are on their way at once",
+        (THREADS,),
+        (),
+        ({"threads": 256},),
+        domain=lambda t: _serve(_MOST_KEPT),
+        tile=lambda t: {"rows": 1},
     ),
     Kernel(
         "row_in_team",
@@ -336,6 +364,11 @@ PROBLEMS = (
     # Rows of every matrix that begin at different places behind a boundary.
     _problem("verify", 9, 232, "bfloat16", "bias residual statistics", x=1, residual=3, sum=5, y=2),
     _problem("verify", 9, 1501, "float16", x=3, y=8),
+    # More short rows than a block takes, in runs of memory, with gaps and without.
+    _problem("verify", 601, 10, "bfloat16"),
+    _problem("verify", 530, 28, "bfloat16", "bias residual statistics", x=8, y=3),
+    _problem("verify", 133, 23, "float16", "residual", x=1, residual=2, y=8),
+    _problem("verify", 140, 19, flags="bias residual statistics", y=3),
     _problem("verify", 2, 16000, "float16", "bias residual statistics"),
     _problem("emulated", 256, 1024),
     _problem("emulated", 32, 8192, "bfloat16", "bias residual statistics"),

@@ -22,9 +22,16 @@ UNDER_TEST = OpUnderTest(Path(__file__).parent)
 OP = UNDER_TEST.op
 VARIANTS = {k.name: k.bind(k.variants[-1]) for k in OP.kernels}
 VARIANTS["row_in_team"] = OP.find_kernel("row_in_team").bind(OP.find_kernel("row_in_team").variants[0])
-VARIANTS["rows_in_run"] = OP.find_kernel("rows_in_run").bind({"threads": 32, "rows": 32, "elems": 16})
+VARIANTS["rows_together"] = OP.find_kernel("rows_together").bind({"threads": 32, "rows": 4, "elems": 32, "together": 2})
+# Its rows are twice as long as those that are listed, and go otherwise where they are whole packs.
+VARIANTS["rows_in_run"] = OP.find_kernel("rows_in_run").bind({"threads": 128, "rows": 64})
 # What a kernel does not serve: rows that are too short for a cluster, or longer than lanes hold.
-LIMITS = {"cluster_passes": "must be at least", "row_in_team": "must be at least", "rows_in_run": "must not exceed"}
+LIMITS = {
+    "cluster_passes": "must be at least",
+    "row_in_team": "must be at least",
+    "rows_together": "must not exceed",
+    "rows_in_run": "must not exceed",
+}
 # Proved by the fast tests; the slow ones prove the others.
 FAST_KERNELS = ("naive", "row_in_registers")
 BENCH = OP.select_problems("bench")
