@@ -2,6 +2,7 @@
 //
 //   streamed  pass_rows (streamed.cuh), where there is no W; fp32, bf16 and fp16
 //   tiny      multiply_tiny (tiny.cuh) for both products at once, where they are small; fp32, bf16 and fp16
+//   thin      multiply_thin (thin.cuh) for both in one pass, where N is small, and add_thin_sums; fp32, bf16 and fp16
 // fp32:
 //   plain     multiply_plain (plain.cuh) for dZ, and for dW
 //   ffma      multiply_ffma (ffma.cuh) for both at once
@@ -16,6 +17,7 @@
 #include "gemm_backward/mma.cuh"
 #include "gemm_backward/plain.cuh"
 #include "gemm_backward/streamed.cuh"
+#include "gemm_backward/thin.cuh"
 #include "gemm_backward/tiny.cuh"
 #include "gemm_backward/turned.cuh"
 #include "gemm_backward/wgmma.cuh"

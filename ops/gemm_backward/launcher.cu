@@ -2,6 +2,7 @@
 #include "gemm_backward/fp32_plans.cuh"
 #include "gemm_backward/half_plans.cuh"
 #include "gemm_backward/launch_parts.cuh"
+#include "gemm_backward/thin_plan.cuh"
 #include "gemm_backward/tiny_plan.cuh"
 
 namespace aicf::gemm_backward {

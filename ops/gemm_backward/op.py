@@ -86,6 +86,9 @@ FP32 = (
     _problem("bench", 1024, 1024, 1024, "relu", "float32 kn"),
     _problem("bench", 127, 255, 783, "relu", "float32 nk"),
     _problem("bench", 2223, 1025, 1085, "gelu_tanh", "float32 nk"),
+    _problem("bench", 6445, 1, 3475, "none", "float32 nk", outputs="dz dw"),
+    _problem("bench", 3934, 4, 3565, "silu", "float32 kn", outputs="dz"),
+    _problem("bench", 1706, 2, 924, "none", "float32 kn", outputs="dw"),
     _problem("bench", 128, 256, 256, "relu", "float32 nk", outputs="dz dbias", with_w=False),
     _problem("bench", 8192, 3072, 3072, "gelu_tanh", "float32 nk", outputs="dz dbias", with_w=False),
 )
@@ -150,6 +153,9 @@ PROBLEMS = (
     _problem("verify", 600, 24, 40, "none", "float32 kn", outputs="dz dbias"),
     _problem("verify", 65, 37, 37, "silu", "float32 nk", outputs="dz dbias", with_w=False, padding={"dy": 3, "z": 8}),
     _problem("verify", 130, 264, 264, "relu", "float32 nk", outputs="dz dbias", with_w=False),
+    # Few columns N, and rows for several blocks: whole rows of 16 bytes, and not.
+    _problem("verify", 700, 3, 264, "gelu_tanh", "bfloat16 nk"),
+    _problem("verify", 410, 2, 139, "silu", "float32 kn"),
     # dW added to what is there.
     _problem("verify", 130, 72, 45, "relu", "float32 nk", outputs="dz dbias dw_total"),
     _problem("verify", 700, 33, 40, "none", "float32 kn", outputs="dw_total", padding={"dw_total": 3}),
@@ -174,6 +180,8 @@ PROBLEMS = (
     _problem("bench", 1572, 597, 213, "relu", "float16 nk"),
     _problem("bench", 3001, 2049, 1023, "gelu_tanh"),
     _problem("bench", 2223, 194, 1085, "relu"),
+    _problem("bench", 6812, 28, 805, "relu", "bfloat16 kn"),
+    _problem("bench", 6812, 8, 4096, "relu"),
     _problem("bench", 4095, 4097, 1023, "relu"),
     *FP32,
     *HALF_SMALL,

@@ -157,6 +157,7 @@ EVEN_ROWS = Constraint("even_rows", "rows must be a multiple of unroll for each 
 
 ROWS = Tunable("rows", (32, 64, 128, 256), "rows of dZ that a block passes, and adds up for dbias")
 UNROLL = Tunable("unroll", (1, 2, 4), "rows that a warp has on their way at a time")
+THIN_UNROLL = Tunable("unroll", (4, 8), "rows of X and Z that a warp has on their way at a time")
 BM = Tunable("bm", (32, 64, 128, 256), "rows of dZ that a block computes; in mma and ffma of dW too")
 BN = Tunable("bn", (32, 64, 128, 192, 256), "columns of dZ that a block computes; in mma and ffma of dW too")
 WM = Tunable("wm", (16, 32, 64, 128), "rows that a warp computes")
@@ -231,6 +232,11 @@ def serve_weights(t: Values) -> tuple[OneOf | Count | Rows, ...]:
     return _serve(OneOf("dtype", ("bfloat16", "float16", "float32")), t["bm"], t["bn"], t["bm"], t["bn"])
 
 
+def serve_thin(t: Values) -> tuple[OneOf | Count | Rows, ...]:
+    """Any alignment, with W, where N is at most 32."""
+    return (OneOf("with_w", (True,)), *(Count({name: 1}, max=_MAX_EXTENT) for name in ("M", "K")), Count({"N": 1}, max=32))
+
+
 def serve_based(t: Values) -> tuple[OneOf | Count | Rows, ...]:
     """Any problem in 16 bits that adds dW to nothing and whose matrices begin on 16-byte boundaries; rows that do not are copied."""
     copies = (Count({rows: 1, columns: 256}, max=_MAX_COPIES) for rows, columns in (("M", "N"), ("M", "K"), ("N", "K"), ("K", "N")))
@@ -301,6 +307,15 @@ KERNELS = (
         min_arch=90,
         domain=serve_weights,
         tile=find_tile,
+    ),
+    Kernel(
+        "thin",
+        "few columns N, any dtype: one pass over X, Z and dZ, sums of dW and dbias in registers, blocks of rows added by a second kernel",
+        (THIN_UNROLL,),
+        (),
+        bind(("unroll",), (4,), (8,)),
+        domain=serve_thin,
+        tile=lambda t: {"M": 8 * t["unroll"], "K": 128},
     ),
     Kernel(
         "mma",

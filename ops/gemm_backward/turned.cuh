@@ -43,24 +43,6 @@ struct TurnedGradProblem {
     }
 };
 
-// Multiplies gradients by act' of what `read(i)` has for each of them.
-template <int kAct, int kCount, class Read>
-__device__ __forceinline__ void pass_gradients(float (&gradients)[kCount], const Read& read) {
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) gradients[i] = pass_gradient<kAct>(gradients[i], read(i));
-}
-
-template <int kCount, class Read>
-__device__ __forceinline__ void pass_gradients(int act, float (&gradients)[kCount], const Read& read) {
-    switch (act) {
-        case AICF_ACT_RELU: pass_gradients<AICF_ACT_RELU>(gradients, read); break;
-        case AICF_ACT_GELU_TANH: pass_gradients<AICF_ACT_GELU_TANH>(gradients, read); break;
-        case AICF_ACT_GELU_ERF: pass_gradients<AICF_ACT_GELU_ERF>(gradients, read); break;
-        case AICF_ACT_SILU: pass_gradients<AICF_ACT_SILU>(gradients, read); break;
-        default: break;
-    }
-}
-
 // dZ = D' * act'(Z), and sums of its columns. T's rows are columns of dZ. Z comes by cp.async into the parts through which dZ leaves, the
 // first of a tile under its products. What is done to an element stands once in the code, as in gemm_bias_act's turned epilogue.
 template <class Element, class T>
