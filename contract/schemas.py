@@ -18,7 +18,7 @@ from contract.validator import find_fault
 DIGESTS = {
     "event": "a3437ce70fed4289d1fe65bc807402e668a1be0f59c28f3fe6acdc094d6dc468",
     "evidence": "a244e23e7b729f90bc168a95b016af7d3b5c30c7c3f19c7c5c0eaefa4780c838",
-    "index": "246b76cfc113eec5261b42b6b9fcda7ba02cc718ff925370a2240d5c7263e364",
+    "index": "52610a06b1a994d710dd562118529915733691b3528f64386d6d093f02f6dd47",
     "journal": "b3f1e489edebb6d21ce32b4111317f80173d8e1036aa16850658cca9c1d74748",
     "manifest": "be9702eca1af764a9ab59960494bd9fe10d85cf24e6a6046e8edd090a050ad5c",
     "tree": "3112b7ddd6f7cac555db67f2a604fe2460d9ee7d897a2536f643300b60c02edf",

@@ -147,7 +147,7 @@ KERNELS = (
         "a thread per row or column; over all, one block",
         (THREADS,),
         (),
-        ({"threads": 64}, {"threads": 128}),
+        ({"threads": 64},),
         domain=lambda t: _serve(),
     ),
     Kernel(
