@@ -164,10 +164,8 @@ _LONG_SHARES = (
 )
 # Short rows by fewer threads, which waste less where a row is no multiple of what a warp holds.
 _SHORT_SHARES = (
-    {"threads": 4, "rows": 32, "elems": 16},
     {"threads": 8, "rows": 16, "elems": 16},
     {"threads": 8, "rows": 16, "elems": 32},
-    {"threads": 16, "rows": 8, "elems": 16},
     {"threads": 16, "rows": 8, "elems": 32},
 )
 # Few rows by more threads, which wait for less of it each.
@@ -176,15 +174,8 @@ _FEW_SHARES = (
     {"threads": 1024, "rows": 1, "elems": 8},
 )
 # Short rows of whole packs, several to a group.
-_TOGETHER_SHARES = (
-    {"threads": 2, "rows": 64, "elems": 8, "together": 4},
-    {"threads": 4, "rows": 32, "elems": 8, "together": 2},
-    {"threads": 8, "rows": 16, "elems": 8, "together": 2},
-)
-_RUN_SHARES = (
-    {"threads": 128, "rows": 128},
-    {"threads": 128, "rows": 512},
-)
+_TOGETHER_SHARES = ({"threads": 4, "rows": 32, "elems": 8, "together": 2},)
+_RUN_SHARES = ({"threads": 128, "rows": 128},)
 # Longer rows: in the registers of as few blocks as hold them.
 _TEAM_SHARES = (
     {"threads": 512, "team": 2, "elems": 32},

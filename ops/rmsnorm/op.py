@@ -162,15 +162,8 @@ _SHORT_SHARES = (
     {"threads": 16, "rows": 8, "elems": 32},
 )
 # Short rows of whole packs, several to a group.
-_TOGETHER_SHARES = (
-    {"threads": 2, "rows": 64, "elems": 8, "together": 4},
-    {"threads": 4, "rows": 32, "elems": 8, "together": 2},
-    {"threads": 8, "rows": 16, "elems": 8, "together": 2},
-)
-_RUN_SHARES = (
-    {"threads": 128, "rows": 128},
-    {"threads": 128, "rows": 512},
-)
+_TOGETHER_SHARES = ({"threads": 4, "rows": 32, "elems": 8, "together": 2},)
+_RUN_SHARES = ({"threads": 128, "rows": 128},)
 # Longer rows: in the registers of as few blocks as hold them.
 _TEAM_SHARES = (
     {"threads": 512, "team": 2, "elems": 32},
