@@ -325,7 +325,7 @@ def test_a_rewrite_carries_the_scale_and_a_rollback_takes_it_back() -> None:
 @pytest.mark.parametrize("build", ["AdamW", "SGD"])
 def test_copied_units_on_a_device_are_left_out_too(device: object, build: str) -> None:
     found = {}
-    for backend in BACKENDS:
+    for backend in ("numpy", "cuda"):
         run = Run(compile_it(build, backend, loss_scale=constant(), clip_norm=1.0))
         run.fit(BATCHES[:2], 2)
         run.widen("0", 48)  # some units are copied, others are not: updates have scales
