@@ -58,15 +58,10 @@ def thin(pytestconfig: pytest.Config, device: Device) -> Callable[[Effort], Effo
     """
     if device.observer is None:
         return lambda effort: effort
-    if pytestconfig.getoption("--slow"):
-        return lambda effort: replace(
-            effort,
-            max_extra_flops=min(effort.max_extra_flops, SLOW_EXTRA_FLOPS),
-            max_hidden_flops=min(effort.max_hidden_flops, SLOW_HIDDEN_FLOPS),
-        )
-    return lambda effort: replace(
-        effort, max_listed_flops=FAST_LISTED_FLOPS, max_extra_flops=FAST_EXTRA_FLOPS, max_hidden_flops=FAST_HIDDEN_FLOPS
-    )
+    most = {"max_extra_flops": SLOW_EXTRA_FLOPS, "max_hidden_flops": SLOW_HIDDEN_FLOPS}
+    if not pytestconfig.getoption("--slow"):
+        most = {"max_listed_flops": FAST_LISTED_FLOPS, "max_extra_flops": FAST_EXTRA_FLOPS, "max_hidden_flops": FAST_HIDDEN_FLOPS}
+    return lambda effort: replace(effort, **{name: min(getattr(effort, name), flops) for name, flops in most.items()})
 
 
 @pytest.fixture(scope="session")

@@ -86,17 +86,13 @@ class Measured:
         for own, asked, row in zip(classes, self.asked, rows, strict=True):
             dtypes = [find_row(tensor["dtype"], row["attributes"]) for tensor in interface["tensors"]]
             kinds.setdefault(own, set()).add((asked.struct.unit, *(find_dtype(name).itemsize for name in dtypes)))
-        dtypes_at = axes.names.index("dtypes") if "dtypes" in axes.names[: axes.num_survey] else None
-
-        def name(own: tuple[str, ...]) -> str:
-            if dtypes_at is None:
-                return axes.pool([own])
-            rest = own[:dtypes_at] + own[dtypes_at + 1 :]
-            alike = (each for each in kinds if each[:dtypes_at] + each[dtypes_at + 1 :] == rest and kinds[each] == kinds[own])
-            return axes.pool(sorted(alike))
-
-        names = {own: name(own) for own in kinds}
-        return [names[own] for own in classes]
+        surveyed = axes.names[: axes.num_survey]
+        at = surveyed.index("dtypes") if "dtypes" in surveyed else len(surveyed)
+        alike: dict[tuple[Any, ...], list[tuple[str, ...]]] = {}
+        keys = {own: (own[:at], own[at + 1 :], frozenset(kind)) for own, kind in sorted(kinds.items())}
+        for own, key in keys.items():
+            alike.setdefault(key, []).append(own)
+        return [axes.pool(alike[keys[own]]) for own in classes]
 
     def find_terms(self, kernel: int) -> _Floats:
         """Return the terms of a kernel's time by problem and shape."""

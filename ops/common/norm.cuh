@@ -58,6 +58,14 @@ __device__ __forceinline__ Pack<Element> add_packs(Pack<Element> x, const Pack<E
     return x;
 }
 
+// y of a pack of s.
+template <class Element>
+__device__ __forceinline__ void normalise_pack(Pack<Element>& pack, float mean, float rstd, const Pack<Element>& factors,
+                                               const Pack<Element>& bias) {
+#pragma unroll
+    for (int i = 0; i < kPackElems<Element>; ++i) pack.values[i] = fmaf((pack.values[i] - mean) * rstd, factors.values[i], bias.values[i]);
+}
+
 template <class Element>
 __device__ __forceinline__ void write_statistics(const Norm<Element>& p, std::int64_t row, float mean, float rstd) {
     if (p.mean != nullptr) p.mean[row] = mean;
@@ -203,10 +211,7 @@ __device__ __forceinline__ void normalise_kept(const Norm<Element>& p, Group& gr
     const auto finish = [&](int c, const Pack<Element>& factors, const Pack<Element>& bias) {
         forget(values[c]);
         Pack<Element> pack = unpack<Element>(values[c]);
-#pragma unroll
-        for (int i = 0; i < Span::kChunkElems; ++i) {
-            pack.values[i] = fmaf((pack.values[i] - mean) * rstd, factors.values[i], bias.values[i]);
-        }
+        normalise_pack(pack, mean, rstd, factors, bias);
         span.store(at.y, c, pack, skews.y);
     };
     if constexpr (kIsSpare) {
@@ -308,11 +313,7 @@ __global__ void __launch_bounds__(kThreads* kRows) norm_together(const Norm<Elem
         for (int c = 0; c < Span::kChunks; ++c) {
             forget(values[t][c]);
             Pack<Element> pack = unpack<Element>(values[t][c]);
-            const Pack<Element> factors = unpack<Element>(weight[c]), terms = unpack<Element>(bias[c]);
-#pragma unroll
-            for (int i = 0; i < Span::kChunkElems; ++i) {
-                pack.values[i] = fmaf((pack.values[i] - mean[t]) * rstd, factors.values[i], terms.values[i]);
-            }
+            normalise_pack(pack, mean[t], rstd, unpack<Element>(weight[c]), unpack<Element>(bias[c]));
             span.store(p.y + find_row(t) * p.ldy, c, pack);
         }
         if (group.rank == 0) write_statistics(p, find_row(t), mean[t], rstd);
@@ -351,10 +352,7 @@ __device__ __forceinline__ void normalise_again(const Norm<Element>& p, const Gr
         const Pack<Element> weight = span.load(p.weight, c, 0.0f, is_whole, weight_skew);
         Pack<Element> bias = {};
         if (p.bias != nullptr) bias = span.load(p.bias, c, 0.0f, is_whole, bias_skew);
-#pragma unroll
-        for (int i = 0; i < kPackElems<Element>; ++i) {
-            pack.values[i] = fmaf((pack.values[i] - mean) * rstd, weight.values[i], bias.values[i]);
-        }
+        normalise_pack(pack, mean, rstd, weight, bias);
         if (skews.y == 0) {
             span.store(at.y, c, pack, is_whole);
         } else {
@@ -447,8 +445,7 @@ __device__ __forceinline__ void normalise_inner(const Norm<Element>& p, const Gr
         const Pack<Element> weight = load_pack_skewed(p.weight + column, weight_skew);
         Pack<Element> bias = {};
         if (kIsCentred && p.bias != nullptr) bias = load_pack_skewed(p.bias + column, bias_skew);
-#pragma unroll
-        for (int i = 0; i < kElems; ++i) pack.values[i] = fmaf((pack.values[i] - mean) * rstd, weight.values[i], bias.values[i]);
+        normalise_pack(pack, mean, rstd, weight, bias);
         if (y_skew == 0) return store_pack_at_once(at.y + column, pack);
 #pragma unroll
         for (int i = 0; i < kElems; ++i) at.y[column + i] = from_float<Element>(pack.values[i]);

@@ -173,24 +173,17 @@ struct wide_packs {
     }
 };
 
-// Launches a block per lean slab, of the most groups, a power of two, that hold no more elements than its threads have items; of one at
-// least.
-template <Tunables t, class Kernel>
-AicfStatus launch_lean_slabs(Kernel kernel, int long_side, int width, const Matrices& m, cudaStream_t stream) {
-    const int num_twos = __builtin_ctz(static_cast<unsigned>(width));
-    LeanSlab slab = {make_divisor(width), 0, std::max(num_twos, 5), (1 << std::min(num_twos, 5)) - 1};
-    while ((64 << slab.log_groups) * width <= t.threads * t.items) ++slab.log_groups;
-    const int length = 32 << slab.log_groups;
-    const auto num_slabs = static_cast<unsigned>(aicf::divide_up(std::int64_t{long_side}, length));
-    return launch_kernel(kernel, num_slabs, t.threads, 0, stream, m, slab);
-}
-
+// A block per slab of the most groups, a power of two, that hold no more elements than its threads have items; of one at least.
 template <Tunables t>
 struct lean_wide {
     static AicfStatus launch(const Matrices& m, cudaStream_t stream) {
         const auto kernel = is_packed_run(m.y, m.ldy, m.rows) ? transpose_lean_wide<t.threads, t.items, true>
                                                               : transpose_lean_wide<t.threads, t.items, false>;
-        return launch_lean_slabs<t>(kernel, m.columns, m.rows, m, stream);
+        const int num_twos = __builtin_ctz(static_cast<unsigned>(m.rows));
+        LeanSlab slab = {make_divisor(m.rows), 0, std::max(num_twos, 5), (1 << std::min(num_twos, 5)) - 1};
+        while ((64 << slab.log_groups) * m.rows <= t.threads * t.items) ++slab.log_groups;
+        const auto num_slabs = static_cast<unsigned>(divide_up(m.columns, 32 << slab.log_groups));
+        return launch_kernel(kernel, num_slabs, t.threads, 0, stream, m, slab);
     }
 };
 

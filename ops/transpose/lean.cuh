@@ -9,8 +9,6 @@
 
 #include <cstdint>
 
-#include "common/vector_access.cuh"
-#include "transpose/strips.cuh"
 #include "transpose/tiles.cuh"
 
 namespace aicf::transpose {
@@ -18,17 +16,8 @@ namespace aicf::transpose {
 // Blocks that a multiprocessor should run at once, by the loads that a thread has under way: their registers follow.
 __host__ __device__ constexpr int count_lean_blocks(int threads, int loads) { return (loads <= 10 ? 1536 : 1024) / threads; }
 
-// kIsStreamed: what is read once need not stay in L2, where its line would take the place of one that must be written back first.
-template <bool kIsStreamed, class T>
-__device__ __forceinline__ T load_once(const T* source) {
-    if constexpr (kIsStreamed) {
-        return __ldcs(source);
-    } else {
-        return *source;
-    }
-}
-
-// grid: tiles along a row of X, and down X. Rows of X and Y are kMaxLeanStride elements apart at most.
+// grid: tiles along a row of X, and down X. kIsStreamed: what one block reads need not stay in L2, where its line would take the place of
+// one that must be written back first.
 template <int kTileRows, int kTileColumns, int kThreads, int kCut, bool kIsStreamed>
 struct LeanTile {
     static constexpr int kPitch = kTileColumns + 1;  // odd: neither rows nor columns of 32 share a bank
@@ -55,7 +44,7 @@ struct LeanTile {
             const bool is_inside = k * kRowStep < left && (k * kRowStep >= kCut || first + k * kRowStep >= 0);
             values[k] = 0.0f;
             if (is_inside) {
-                values[k] = is_read_once(k) ? load_once<true>(source + std::uint64_t{step} * k) : source[std::uint64_t{step} * k];
+                values[k] = is_read_once(k) ? __ldcs(source + std::uint64_t{step} * k) : source[std::uint64_t{step} * k];
             }
         }
         float* const to = tile + row * kPitch + lane;

@@ -19,7 +19,6 @@ WARP_SIZE = 32
 MAX_STATIC_SHARED_BYTES = 48 * 1024
 MAX_WIDTH = 128  # columns of a tall matrix, rows of a wide one
 MAX_ROW_WIDTH = 8  # columns of rows that a thread takes whole
-SECTOR_ELEMS = 8
 PATCH = 4  # rows and columns that a thread turns in registers
 
 
@@ -133,12 +132,6 @@ def _serve_vectors(tile_rows: int, tile_columns: int) -> tuple[Count | Rows, ...
 
 def _serve_slabs(short: str, long: str) -> tuple[Count | Rows, ...]:
     return (Count({short: 1}, max=MAX_WIDTH), Count({long: 1}, max=_MAX_EXTENT))
-
-
-def _serve_lean_slabs(short: str, long: str, max_width: int) -> tuple[Count | Rows, ...]:
-    """Return the domain of slabs of as many places as their threads have items for, where 30 bits hold row strides."""
-    strides = (Rows(name, max_stride=2**30) for name in ("x", "y"))
-    return (Count({short: 1}, max=min(max_width, MAX_WIDTH)), Count({long: 1}, max=_MAX_EXTENT), *strides)
 
 
 def _serve_lean(t: Values) -> tuple[Count | Rows, ...]:
@@ -299,7 +292,12 @@ KERNELS = (
         (LEAN_SLAB_THREADS, LEAN_SLAB_ITEMS),
         (),
         ({"threads": 256, "items": 16},),
-        domain=lambda t: _serve_lean_slabs("rows", "columns", t["threads"] * t["items"] // WARP_SIZE),
+        # 30 bits hold row strides.
+        domain=lambda t: (
+            Count({"rows": 1}, max=min(t["threads"] * t["items"] // WARP_SIZE, MAX_WIDTH)),
+            Count({"columns": 1}, max=_MAX_EXTENT),
+            *(Rows(name, max_stride=2**30) for name in ("x", "y")),
+        ),
         tile=_find_slab("columns"),
     ),
 )
