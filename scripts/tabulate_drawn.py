@@ -19,10 +19,13 @@ from harness.targets import Target, find_target
 
 def find_standings(target: Target) -> Iterator[OpStanding]:
     """Yield the ops with a published record of that GPU, in the order of their names."""
-    for name in sorted(find_ops()):
-        runs = [r for r in read_runs(find_record(name, published=True)) if r.environment["target"] == target.name]
+    records = {name: read_runs(find_record(name, published=True)) for name in sorted(find_ops())}
+    of_target = {name: [r for r in runs if r.environment["target"] == target.name] for name, runs in records.items()}
+    # A run of an earlier version timed no copies: the newest that were timed on such a GPU stand for its own.
+    newest = max((r for runs in of_target.values() for r in runs if r.copies), key=lambda r: r.started, default=None)
+    for name, runs in of_target.items():
         if runs:
-            yield find_standing(find_op(name).op, runs, target)
+            yield find_standing(find_op(name).op, runs, target, newest.copies if newest else ())
 
 
 def main() -> None:

@@ -11,6 +11,7 @@ from harness.compare.drawn.record import PEER, DrawnRow, DrawnRun, GroupResult, 
 from harness.model.roofline import find_floor
 from harness.spec import Cost, Op, Problem
 from harness.targets import Target
+from harness.timing.copies import Copies, find_copy_us
 
 # A launch of less is over before memory is busy: the shares of the roof are summed up for problems that move more.
 LARGE_BYTES = 32e6
@@ -18,12 +19,16 @@ LARGE_BYTES = 32e6
 
 @dataclass(frozen=True)
 class Standing:
-    """One drawn problem of an op: what was timed, what it costs, and the time of the roofline in microseconds."""
+    """One drawn problem of an op: what was timed, what it costs, and the times of the roofline and of a copy of as many bytes, in us.
+
+    ``copy_us`` is None of what arithmetic bounds or moves little, and where no copies were timed.
+    """
 
     op: str
     row: DrawnRow
     cost: Cost
     floor_us: float
+    copy_us: float | None = None
 
     @property
     def moved_bytes(self) -> float:
@@ -35,6 +40,12 @@ class Standing:
         """The roofline's time over that of what users get; None where this was not timed."""
         mine = self.row.mine
         return None if mine is None or mine.us is None else self.floor_us / mine.us
+
+    @property
+    def copy_share(self) -> float | None:
+        """The rate at which the compulsory bytes moved over that of a copy of as many; None where one of the two was not timed."""
+        mine = self.row.mine
+        return None if mine is None or mine.us is None or self.copy_us is None else self.copy_us / mine.us
 
 
 @dataclass(frozen=True)
@@ -54,17 +65,28 @@ class OpStanding:
         """Return the shares of the roof, smallest first, of problems that move so many bytes."""
         return sorted(s.share for s in self.standings if s.share is not None and s.moved_bytes >= least_bytes)
 
+    def list_copy_shares(self) -> list[float]:
+        """Return the rates beside a copy's, smallest first, of problems that move :data:`LARGE_BYTES` or more."""
+        large = [s.copy_share for s in self.standings if s.moved_bytes >= LARGE_BYTES]
+        return sorted(share for share in large if share is not None)
 
-def find_standing(op: Op, runs: Sequence[DrawnRun], target: Target) -> OpStanding:
-    """Return how an op stands by its record. A problem of an earlier population is costed as the op costs it now."""
+
+def find_standing(op: Op, runs: Sequence[DrawnRun], target: Target, copies: Copies = ()) -> OpStanding:
+    """Return how an op stands by its record. A problem of an earlier population is costed as the op costs it now.
+
+    ``copies`` stand for those of a run that timed none.
+    """
     alike, rows = merge_runs(runs)
-    return OpStanding(op, tuple(alike), tuple(_find_one(op, row, target) for row in rows))
+    own = next((r.copies for r in reversed(alike) if r.copies), copies)
+    return OpStanding(op, tuple(alike), tuple(_find_one(op, row, target, own) for row in rows))
 
 
-def _find_one(op: Op, row: DrawnRow, target: Target) -> Standing:
+def _find_one(op: Op, row: DrawnRow, target: Target, copies: Copies) -> Standing:
     problem = Problem(row.sizes, row.attributes, _read_layout(row.padding), scalars=row.scalars, orders=_read_orders(row.orders))
     cost = op.cost(op.complete(problem))
-    return Standing(op.name, row, cost, find_floor(cost, target).total_us)
+    floor = find_floor(cost, target)
+    copy_us = find_copy_us(copies, cost.bytes_moved) if floor.bound == "memory" else None
+    return Standing(op.name, row, cost, floor.total_us, copy_us)
 
 
 def _read_layout(padding: Mapping[str, int | Sequence[int]]) -> dict[str, int | tuple[int, ...]]:
@@ -82,12 +104,14 @@ def make_overview(found: Sequence[OpStanding], picture: str, command: str) -> st
         "",
         f"Made by `{command}` from the records `profiles/<op>/drawn.json`. Cold medians.",
         "Ratio: time of the fastest library over that of what users get; more than 1 is faster than all. Share of the roof: the larger of",
-        "the times of the arithmetic and of the compulsory bytes at the GPU's peak rates, over the time of what users get.",
+        "the times of the arithmetic and of the compulsory bytes at the GPU's peak rates, over the time of what users get. Of a copy:",
+        "the rate at which those bytes moved beside that of a copy on the device that moves as many, of problems that memory bounds.",
         "",
         f"![share of the roof]({picture})",
         "",
-        f"| op | problems | geomean | worst | at least level | share of the roof, {LARGE_BYTES / 1e6:.0f} MB or more: n, median, least |",
-        "|---|--:|--:|--:|--:|---|",
+        f"| op | problems | geomean | worst | at least level | {LARGE_BYTES / 1e6:.0f} MB or more: n, share of the roof, median and least "
+        "| rate beside a copy's: n, median, least |",
+        "|---|--:|--:|--:|--:|---|---|",
         *(_list_op(each) for each in found),
         "",
     ]
@@ -101,14 +125,16 @@ def _list_op(each: OpStanding) -> str:
     worst = f"{result.measured[0][0]:.3f}" if result.measured else ""
     level = "" if result.share_level is None else f"{100 * result.share_level:.0f} %"
     mean = "" if result.geomean is None else f"{result.geomean:.3f}"
-    share = f"{len(shares)}, {statistics.median(shares):.2f}, {shares[0]:.2f}" if shares else "none"
+    share, beside = (
+        f"{len(found)}, {statistics.median(found):.2f}, {found[0]:.2f}" if found else "none" for found in (shares, each.list_copy_shares())
+    )
     name = f"[{each.op.name}](../{each.op.name}/drawn.md)"
-    return f"| {name} | {len(result.measured)} | {mean} | {worst} | {level} | {share} |"
+    return f"| {name} | {len(result.measured)} | {mean} | {worst} | {level} | {share} | {beside} |"
 
 
 def _list_problems(standings: Sequence[Standing]) -> Iterator[str]:
-    yield "| ratio | op | problem | MB | roof, us | share | what users get | us | libraries, us |"
-    yield "|--:|---|---|--:|--:|--:|---|--:|---|"
+    yield "| ratio | op | problem | MB | roof, us | share | of a copy | what users get | us | libraries, us |"
+    yield "|--:|---|---|--:|--:|--:|--:|---|--:|---|"
     for each in sorted(standings, key=lambda s: (s.row.ratio is None, s.row.ratio or 0.0, s.op, s.row.problem)):
         row = each.row
         mine = row.find(row.judged)
@@ -117,9 +143,10 @@ def _list_problems(standings: Sequence[Standing]) -> Iterator[str]:
         )
         ratio = row.reason or "-" if row.ratio is None else f"{row.ratio:.3f}"
         share = "" if each.share is None else f"{each.share:.2f}"
+        beside = "" if each.copy_share is None else f"{each.copy_share:.2f}"
         us = "" if mine is None or mine.us is None else f"{mine.us:.2f}"
         how = f" ({row.how})" if row.how else ""
         yield (
-            f"| {ratio} | {each.op} | {row.problem} | {each.moved_bytes / 1e6:.2f} | {each.floor_us:.2f} | {share} "
+            f"| {ratio} | {each.op} | {row.problem} | {each.moved_bytes / 1e6:.2f} | {each.floor_us:.2f} | {share} | {beside} "
             f"| {row.judged}{how} | {us} | {peers} |"
         )

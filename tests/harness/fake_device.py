@@ -84,7 +84,13 @@ class FakeBuffer(Buffer):
 
     def copy_from(self, source: Buffer, stream: Stream) -> None:
         assert isinstance(source, FakeBuffer)
-        self.device.enqueue(stream.handle, lambda: np.copyto(self.host, source.host), "memcpy")
+        host = source.host
+
+        def copy() -> None:
+            np.copyto(self.host, host)
+            self.device.clock_us += self.device.copied_us_per_byte * host.size
+
+        self.device.enqueue(stream.handle, copy, "memcpy")
 
     def view(
         self, shape: Sequence[int], dtype: DTypeLike, offset_bytes: int = 0, strides_bytes: Sequence[int] | None = None
@@ -199,6 +205,7 @@ class FakeDevice(Device):
         self.clock_us = 0.0
         self.host_us = 0.0
         self.fill_us = 100.0
+        self.copied_us_per_byte = 0.0
         self.num_live = 0
         self.num_graph_launches = 0
         self.sticky: DeviceError | None = None

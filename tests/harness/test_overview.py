@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from harness.compare.drawn.record import FROZEN, PEER, Contender, DrawnRow, DrawnRun
@@ -34,8 +36,21 @@ def test_the_worst_problem_leads_and_shares_are_of_the_roofline() -> None:
     page = make_overview([found], "h200.svg", "a command")
     order = [page.index(f"| transpose | rows{rows}_") for rows in (64, 4096, 128)]
     assert order == sorted(order)
-    assert "| [transpose](../transpose/drawn.md) | 2 | 0.866 | 0.500 | 50 % | 1, 0.50, 0.50 |" in page
+    assert "| [transpose](../transpose/drawn.md) | 2 | 0.866 | 0.500 | 50 % | 1, 0.50, 0.50 | none |" in page
     assert "no library was timed" in page
+
+
+def test_what_memory_bounds_stands_beside_a_copy_of_as_many_bytes() -> None:
+    target = find_target("h200")
+    moved = 2 * 4 * 4096 * 4096
+    copies = ((moved // 2, 25.0), (2 * moved, 80.0))
+    run = make_run(make_row(4096, 50.0, 60.0), make_row(64, 8.0, 4.0))
+    found = find_standing(find_op("transpose").op, [run], target, copies)
+    middle_us = moved / ((moved / 2 / 25.0 + 2 * moved / 80.0) / 2)  # half way by the logarithm: the mean of the two rates
+    assert found.list_copy_shares() == [pytest.approx(middle_us / 50.0)]
+    own = replace(run, copies=((moved, 30.0),))
+    assert find_standing(find_op("transpose").op, [own], target, copies).list_copy_shares() == [pytest.approx(0.6)]
+    assert "| 1, 0.60, 0.60 |" in make_overview([find_standing(find_op("transpose").op, [own], target)], "h200.svg", "a command")
 
 
 def test_the_picture_names_the_op_and_marks_each_problem() -> None:

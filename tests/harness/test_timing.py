@@ -10,6 +10,7 @@ import pytest
 
 from device.interface import DeviceError, Stream, UnavailableError
 from harness.timing.batches import Mode, TimingError
+from harness.timing.copies import find_copy_us, measure_copies
 from harness.timing.nvml import ClockMonitor, LazyMonitor, open_monitor
 from harness.timing.results import check_floor
 from harness.timing.stats import StopReason, StopRule
@@ -327,3 +328,21 @@ def test_who_is_far_behind_the_fastest_is_given_up_and_the_others_are_not() -> N
     assert slow.stop_reason is StopReason.TOO_SLOW and 10 <= len(slow.samples_us) < 20 and slow.summary.median == 14.0
     for timing in (fastest, close):
         assert timing.stop_reason is StopReason.SETTLED and len(timing.samples_us) >= 30
+
+
+def test_copies_are_timed_by_the_bytes_that_move() -> None:
+    gpu = Gpu(lambda _: 50.0)
+    gpu.device.copied_us_per_byte = 1e-3
+    live = gpu.device.num_live
+    timer = gpu.make_timer()
+    copies = measure_copies(gpu.device, timer, (1 << 16, 1 << 18))
+    assert [size for size, _ in copies] == [1 << 16, 1 << 18]
+    assert [us for _, us in copies] == [pytest.approx(32.768), pytest.approx(131.072)]
+    timer.close()
+    assert gpu.device.num_live == live
+
+
+def test_between_sizes_that_were_timed_the_rate_is_interpolated() -> None:
+    copies = ((1000, 1.0), (4000, 2.0))  # 1000 and 2000 bytes a microsecond
+    assert find_copy_us((), 1e9) is None and find_copy_us(copies, 999) is None
+    assert [find_copy_us(copies, n) for n in (1000, 2000, 4000, 8000)] == [1.0, pytest.approx(2000 / 1500), 2.0, 4.0]

@@ -16,6 +16,7 @@ from contract.files import write_atomically
 from device.settings import find_project_root
 from harness.errors import RecordError
 from harness.spec import PEER_ERROR
+from harness.timing.copies import Copies
 from harness.timing.stats import TOO_SLOW
 
 SCHEMA = 1
@@ -154,6 +155,7 @@ class DrawnRun:
 
     ``seed_note`` says what the seed was used for before, "" where it is fresh. ``code_hashes`` are those of the machine code of the
     variants that were built for it. ``libraries`` has what was found out about libraries that calls may get, by the peer's name.
+    ``copies`` are times of copies on the same GPU.
     """
 
     op: str
@@ -170,6 +172,7 @@ class DrawnRun:
     rows: tuple[DrawnRow, ...] = ()
     code_hashes: Mapping[str, str] = field(default_factory=dict)
     libraries: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    copies: Copies = ()
 
     @property
     def where(self) -> str:
@@ -184,14 +187,16 @@ class DrawnRun:
             "left_out": list(self.left_out),
             "code_hashes": dict(self.code_hashes),
             "libraries": {name: dict(facts) for name, facts in self.libraries.items()},
+            "copies": [list(pair) for pair in self.copies],
             "rows": [r.to_json() for r in self.rows],
         }
 
     @classmethod
     def read(cls, row: Mapping[str, Any]) -> DrawnRun:
         """Return what :meth:`to_json` wrote."""
-        kept = {k: v for k, v in row.items() if k not in ("rows", "left_out")}
-        return cls(**kept, left_out=tuple(row["left_out"]), rows=tuple(DrawnRow.read(r) for r in row["rows"]))
+        kept = {k: v for k, v in row.items() if k not in ("rows", "left_out", "copies")}
+        copies = tuple((int(size), float(us)) for size, us in row.get("copies", ()))
+        return cls(**kept, left_out=tuple(row["left_out"]), copies=copies, rows=tuple(DrawnRow.read(r) for r in row["rows"]))
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ from harness.discover import LoadedOp, load_peers
 from harness.model.time_model import has_machine
 from harness.spec import Launchable, Op, SpecError
 from harness.terminal.console import claim_output, open_progress
+from harness.timing.copies import SIZES_BYTES, measure_copies
 from harness.timing.rounds import TIMING_DISTRIBUTION, Timed
 from harness.timing.timer import Timer
 
@@ -168,6 +169,8 @@ def _time_drawn(session: Session, request: Request, plan: Plan, folder: Path, de
                 _keep(folder, run)
                 progress.advance(_describe_row(row))
             run = replace(run, libraries=examine_libraries(session, opened, plan.problems, run.rows))
+            most_bytes = max((op.cost(d.problem).bytes_moved for d in plan.drawn[: len(run.rows)]), default=0.0)
+            run = replace(run, copies=measure_copies(session.device, timer, [n for n in SIZES_BYTES if n < 2 * most_bytes]))
             _keep(folder, run)
     finally:
         timer.close()
