@@ -1,4 +1,5 @@
 // How each kernel of gemm_bias_act is launched: the plans of the tensor-core kernels for 16-bit floats, and which plan is the variant's.
+#include "common/resident_clusters.hpp"
 #include "gemm_bias_act/decode.cuh"
 #include "gemm_bias_act/fp32_plans.cuh"
 #include "gemm_bias_act/gemv.cuh"
@@ -57,12 +58,18 @@ struct decode_plan {
     static constexpr std::int64_t kLeastSteps = 5;
 
     // Blocks that share the k of a tile: the most with which all tiles run at once.
-    static int count_splits(std::int64_t num_tiles, std::int64_t num_steps, int num_multiprocessors) {
-        int splits = 1;
-        for (int i = 2; i <= t.splits; ++i) {
-            if (num_tiles <= count_resident_clusters(num_multiprocessors, i) && num_steps >= i * kLeastSteps) splits = i;
+    template <class Kernel>
+    static AicfStatus count_splits(Kernel kernel, std::int64_t num_tiles, std::int64_t num_steps, int* splits) {
+        static ResidentClusters resident;
+        int num_sms = 0;
+        AICF_RETURN_IF_NOT_OK(count_multiprocessors(&num_sms));
+        for (*splits = t.splits; *splits > 1; --*splits) {
+            if (num_steps < *splits * kLeastSteps || num_tiles * *splits > num_sms) continue;
+            int at_once = 0;
+            AICF_RETURN_IF_NOT_OK(resident.count(kernel, L::kThreads, L::kSharedBytes, *splits, &at_once));
+            if (num_tiles <= at_once) break;
         }
-        return splits;
+        return make_ok();
     }
 
     static AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
@@ -84,9 +91,8 @@ struct decode_plan {
         } else {
             AICF_RETURN_IF_NOT_OK(encode_half(&b, params.dtype, params.b, params.k, params.n, params.ldb, L::kTileK));
         }
-        int num_sms = 0;
-        AICF_RETURN_IF_NOT_OK(count_multiprocessors(&num_sms));
-        const int splits = count_splits(row_tiles * column_tiles, divide_up(params.k, std::int64_t{L::kTileK}), num_sms);
+        int splits = 1;
+        AICF_RETURN_IF_NOT_OK(count_splits(kernel, row_tiles * column_tiles, divide_up(params.k, std::int64_t{L::kTileK}), &splits));
         const dim3 grid(static_cast<unsigned>(splits), static_cast<unsigned>(column_tiles), static_cast<unsigned>(row_tiles));
         return launch_early(kernel, grid, L::kThreads, L::kSharedBytes, splits, stream, a, b, make_output_problem<kHalfBytes>(params),
                             static_cast<int>(params.k), tile_rows);
