@@ -141,7 +141,7 @@ struct boxed_evenly_plan {
     };
 
     // What the busiest multiprocessor takes, in cycles. A block has a warp on each of its schedulers, so that blocks take turns at products
-    // and share what a wave of them waits for. The five constants are those of the least error over the times of 432 launches on an H200,
+    // and share what a wave of them waits for. The five constants are those of the least error over the times of 346 launches on an H200,
     // of all four variants, with bk = 16 (profiles/gemm_bias_act/NOTES.md).
     static double estimate_cycles(const GemmBiasActParams& params, Shape shape, int num_sms) {
         constexpr double kProduct = 1.05;       // a row of a warp's tile and step of k: its products, and the instructions between them
