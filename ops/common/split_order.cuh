@@ -55,12 +55,15 @@ inline int count_resident_clusters(int num_multiprocessors, int size) {
     return std::max(num_multiprocessors * usable / (100 * size), 1);
 }
 
-// The same where `per_multiprocessor` blocks fit a multiprocessor. Of the groups of 132 that have the counts above (66 twos, 30 fours, 14
-// eights) these hold the fewest clusters of other sizes. Of another number, groups of 16 are certain.
+// The same where `per_multiprocessor` blocks fit a multiprocessor, for sizes up to 8. As an H200's times tell (132 multiprocessors;
+// profiles/gemm_bias_act/NOTES.md), clusters lie in layers of one block to a multiprocessor, and a layer holds whole clusters alone. Where
+// there is room for a second layer, the first one is not filled before the second is begun: a sixth is left to be sure. Of another number
+// of multiprocessors, groups of 16 are certain.
 inline int count_resident_clusters(int num_multiprocessors, int size, int per_multiprocessor) {
     if (size == 1) return num_multiprocessors * per_multiprocessor;
-    if (num_multiprocessors != 132) return std::max(num_multiprocessors / 16 * (16 * per_multiprocessor / size), 1);
-    return 4 * (18 * per_multiprocessor / size) + 2 * (16 * per_multiprocessor / size) + 2 * (14 * per_multiprocessor / size);
+    constexpr int kLayers[] = {66, 38, 30, 22, 18, 16, 15};  // of clusters of 2, 3, ... 8
+    const int layer = num_multiprocessors == 132 ? kLayers[size - 2] : std::max(num_multiprocessors / 16 * (16 / size), 1);
+    return per_multiprocessor == 1 ? layer - layer / 6 : layer * per_multiprocessor;
 }
 
 // Splits the tiles of the last wave and of the one before it, where the last one is so short that this gains more than it costs.

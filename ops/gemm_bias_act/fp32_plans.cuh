@@ -140,39 +140,42 @@ struct boxed_evenly_plan {
         int thread_rows, splits;
     };
 
-    // What the busiest multiprocessor takes, in cycles. A block has a warp on each of its schedulers, so that blocks take turns.
-    static double estimate_cycles(std::int64_t m, std::int64_t n, std::int64_t k, Shape shape, int num_sms) {
-        constexpr double kFixedRows = 12.0;        // a step's part that is not of its rows: fragments of B, its tiles
-        constexpr double kAlone = 1.2;             // the time of a block that no other hides the waiting of
-        constexpr double kStart = 1500.0;          // first tiles
-        constexpr double kMeeting = 2000.0;        // of a cluster's blocks
-        constexpr double kStoredBytes = 32.0;      // a cycle, to memory or to another block
+    // What the busiest multiprocessor takes, in cycles. A block has a warp on each of its schedulers, so that blocks take turns at products
+    // and share what a wave of them waits for. The five constants are those of the least error over the times of 346 launches on an H200,
+    // of all four variants, with bk = 16 (profiles/gemm_bias_act/NOTES.md).
+    static double estimate_cycles(const GemmBiasActParams& params, Shape shape, int num_sms) {
+        constexpr double kProduct = 1.05;       // a row of a warp's tile and step of k: its products, and the instructions between them
+        constexpr double kTurning = 5.0;        // a step of k, where B is transposed
+        constexpr double kLeaving = 35.0;       // a row of the tile, whose sums are joined and stored
+        constexpr double kWaiting = 280.0;      // a wave and tile of k: its barriers
+        constexpr double kWaitingShare = 0.16;  // and of a block's products, what no other block hides
         constexpr int kBlocks = t.minblocks;
         const int rows = shape.thread_rows * 8, splits = shape.splits;
-        const std::int64_t num_tiles = divide_up(m, std::int64_t{rows}) * divide_up(n, std::int64_t{t.bn});
+        const std::int64_t num_tiles = divide_up(params.m, std::int64_t{rows}) * divide_up(params.n, std::int64_t{t.bn});
         const std::int64_t at_once = count_resident_clusters(num_sms, splits, kBlocks);
         const std::int64_t whole_waves = num_tiles / at_once;
+        const std::int64_t num_left = num_tiles - whole_waves * at_once;
         int last_blocks = 0;  // of a multiprocessor in the last wave
-        while (whole_waves * at_once + (last_blocks == 0 ? 0 : count_resident_clusters(num_sms, splits, last_blocks)) < num_tiles) {
-            ++last_blocks;
-        }
-        const double num_blocks = static_cast<double>(whole_waves * kBlocks + last_blocks) + (last_blocks == 1 ? kAlone - 1.0 : 0.0);
-        const double num_waves = static_cast<double>(whole_waves + (last_blocks > 0));
-        const double depth = static_cast<double>(divide_up(divide_up(k, std::int64_t{t.bk}), std::int64_t{splits}) * t.bk);
-        const double products = depth * (rows + kFixedRows) * t.bn / 128.0 * 1.15;
-        const double bytes = kThreads * shape.thread_rows * 8 * 4;
-        return num_blocks * (products + bytes / kStoredBytes) + num_waves * (kStart + (splits > 1 ? kMeeting : 0.0));
+        while (num_left > 0 && (last_blocks == 0 || count_resident_clusters(num_sms, splits, last_blocks) < num_left)) ++last_blocks;
+        // Behind a whole wave, clusters begin where the first ones end, and not one block to a multiprocessor.
+        if (splits > 1 && whole_waves > 0 && last_blocks == 1) last_blocks = std::min(2, kBlocks);
+        const auto num_blocks = static_cast<double>(whole_waves * kBlocks + last_blocks);
+        const auto num_waves = static_cast<double>(whole_waves + (num_left > 0));
+        const auto depth = static_cast<double>(divide_up(divide_up(params.k, std::int64_t{t.bk}), std::int64_t{splits}));  // tiles of k
+        constexpr double kWarpSteps = t.bk * t.bn / 128.0;  // of a tile of k, whose steps slices share
+        const double products = depth * kWarpSteps * (kProduct * rows + (params.b_layout == AICF_B_NK ? kTurning : 0.0));
+        return num_blocks * (products + kLeaving * rows) + num_waves * (depth * kWaiting + kWaitingShare * products);
     }
 
     static Shape find_shape(const GemmBiasActParams& params, int num_sms) {
         const std::int64_t num_steps = divide_up(params.k, std::int64_t{t.bk});
         Shape best = {kMostRows, 1};
-        double least = estimate_cycles(params.m, params.n, params.k, best, num_sms);
+        double least = estimate_cycles(params, best, num_sms);
         const auto count_row_tiles = [&](int rows) { return divide_up(params.m, std::int64_t{rows} * 8); };
         for (int rows = kMostRows; rows >= kLeastRows; --rows) {
             if (rows > kLeastRows && count_row_tiles(rows - 1) == count_row_tiles(rows)) continue;  // fewer rows are as many tiles
             for (int splits = 1; splits <= t.splits && splits * 2 <= std::max<std::int64_t>(num_steps, 2); ++splits) {
-                const double cycles = estimate_cycles(params.m, params.n, params.k, {rows, splits}, num_sms);
+                const double cycles = estimate_cycles(params, {rows, splits}, num_sms);
                 if (cycles < least) {
                     least = cycles;
                     best = {rows, splits};
