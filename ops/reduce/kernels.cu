@@ -317,11 +317,8 @@ __global__ void __launch_bounds__(kThreads) reduce_column_groups(const ReducePar
         if (seen == 0) break;
 #pragma unroll
         for (std::uint32_t u = 0; u < kRowsInFlight; ++u) {
-            const std::uint32_t word[1] = {u <= most ? words[u] : kNothing<Reduction, Element>};
-            float values[kElems];
-            unpack_words<Element, kElems>(values, word);
-#pragma unroll
-            for (int i = 0; i < kElems; ++i) states[i] = Reduction::take(states[i], values[i], row + u * step);
+            take_words<Reduction, Element>(states, {u <= most ? words[u] : kNothing<Reduction, Element>},
+                                           [&](int) { return row + u * step; });
         }
     }
 #pragma unroll

@@ -23,18 +23,22 @@ inline constexpr std::uint32_t kNothing<Min, Element> = kMinusInfinityWord<Eleme
 template <class Element>
 inline constexpr std::uint32_t kNothing<Argmax, Element> = kMinusInfinityWord<Element>;
 
-template <class Element, int kElems>
-__device__ __forceinline__ void unpack_words(float (&values)[kElems], const std::uint32_t (&words)[kNumWords<Element, kElems>]) {
+// Takes the elements of some words, each to a state of its own; `find_place(i)` is the place of element i.
+template <class Reduction, class Element, int kElems, class FindPlace>
+__device__ __forceinline__ void take_words(typename Reduction::State (&states)[kElems],
+                                           const std::uint32_t (&words)[kNumWords<Element, kElems>], const FindPlace& find_place) {
+    const auto take = [&](int i, float value) { states[i] = Reduction::take(states[i], value, find_place(i)); };
     if constexpr (sizeof(Element) == sizeof(float)) {
 #pragma unroll
-        for (int i = 0; i < kElems; ++i) values[i] = __uint_as_float(words[i]);
+        for (int i = 0; i < kElems; ++i) take(i, __uint_as_float(words[i]));
     } else if constexpr (kElems == 1) {
-        values[0] = to_float(Element{static_cast<std::uint16_t>(words[0])});
+        take(0, to_float(Element{static_cast<std::uint16_t>(words[0])}));
     } else {
 #pragma unroll
         for (int i = 0; i < kElems; i += 2) {
             const float2 pair = unpack_pair<Element>(words[i / 2]);
-            values[i] = pair.x, values[i + 1] = pair.y;
+            take(i, pair.x);
+            take(i + 1, pair.y);
         }
     }
 }
@@ -88,10 +92,7 @@ __device__ __forceinline__ void take_round(typename Reduction::State (&states)[k
         if (u % kTakesTogether == 0 && u >= left) break;
 #pragma unroll
         for (int s = 0; s < kStrips; ++s) {
-            float values[kElems];
-            unpack_words<Element, kElems>(values, words[u][s]);
-#pragma unroll
-            for (int i = 0; i < kElems; ++i) states[s][i] = Reduction::take(states[s][i], values[i], find_place(first + u, i));
+            take_words<Reduction, Element>(states[s], words[u][s], [&](int i) { return find_place(first + u, i); });
         }
     }
 }
