@@ -208,8 +208,8 @@ __global__ void __launch_bounds__(kWidth* kLanes, kColumnBlocks<Reduction, Colum
     State states[kElems];
 #pragma unroll
     for (State& state : states) state = Reduction::start();
-    gather_columns<Reduction>(states, span, static_cast<const Element*>(p.x), begin + span.find_offset(0), rows,
-                              [](std::int64_t row, int) { return row; });
+    gather_columns<Reduction, false>(states, span, static_cast<const Element*>(p.x), begin + span.find_offset(0), rows,
+                                     [](std::int64_t row, int) { return row; });
 #pragma unroll
     for (int i = 0; i < kElems; ++i) {
         const int offset = span.find_offset(i);
@@ -386,8 +386,8 @@ __global__ void __launch_bounds__(kWidth* kLanes, 1)
         typename Reduction::State states[kElems];
 #pragma unroll
         for (auto& state : states) state = Reduction::start();
-        gather_columns<Reduction>(states, span, static_cast<const Element*>(p.x), begin + span.find_offset(0), rows,
-                                  [&](std::int64_t row, int i) { return row * p.columns + begin + span.find_offset(i); });
+        gather_columns<Reduction, true>(states, span, static_cast<const Element*>(p.x), begin + span.find_offset(0), rows,
+                                        [&](std::int64_t row, int i) { return row * p.columns + begin + span.find_offset(i); });
 #pragma unroll
         for (int i = 0; i < kElems; ++i) {
             const std::int64_t column = begin + span.find_offset(i);
