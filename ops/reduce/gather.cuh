@@ -139,8 +139,9 @@ struct RowSteps {
 };
 
 // Adds some rows to the states of a thread's columns, which are from `first` on; a state whose column is not in the matrix is of no use.
-// `find_place(row, i)` is the place of an element of column `i`.
-template <class Reduction, class Element, int kWidth, int kLanes, class FindPlace>
+// `find_place(row, i)` is the place of an element of column `i`. With kSinglesInRounds rows that are read element by element are under way
+// together, too: where no more blocks are launched than run at once, the last to end are those at the edges of padded rows.
+template <class Reduction, bool kSinglesInRounds, class Element, int kWidth, int kLanes, class FindPlace>
 __device__ __forceinline__ void gather_columns(typename Reduction::State (&states)[kPackElems<Element>],
                                                const Columns<Element, kWidth, kLanes>& span, const Element* x, std::int64_t first,
                                                const RowSteps& rows, const FindPlace& find_place) {
@@ -159,7 +160,10 @@ __device__ __forceinline__ void gather_columns(typename Reduction::State (&state
     for (int phase = 0; phase < 3; ++phase) {
         const std::int64_t bound = phase == 0 ? begin : phase == 1 ? end : rows.end;
         const std::int64_t until = bound < rows.end ? bound : rows.end;
-        if (phase != 1) {
+        if (kSinglesInRounds && phase != 1) {
+            row =
+                visit_rounds(row, until, rows.step, [&](std::int64_t at) { return span.load_singles(x + at * span.stride, first); }, take);
+        } else if (phase != 1) {
 #pragma unroll kSinglesTogether
             for (; row < until; row += rows.step) take(0, span.load_singles(x + row * span.stride, first), row);
         } else if (span.kJoins && span.skew != 0) {

@@ -8,6 +8,8 @@
 // | row_parts    | columns       | several blocks per row, then a block puts the parts of a row together                      |
 // | column_parts | rows          | a block takes a few columns of every n-th rows, then the parts of each column are put together |
 // | column_groups | rows         | a block, or a cluster of blocks, takes a few columns whole, 16 rows a thread in flight: one launch |
+// | column_packs | rows          | a thread takes the columns of one access through all rows: one wait, and nothing to put together |
+// | row_packs    | columns       | few threads per row, several short rows at a time: accesses as wide as rows begin on          |
 // | whole        | all           | every block takes a part, then one block puts the parts together                           |
 // | atomic       | rows, all     | blocks add their parts to the result as they end: not the same bits on every run           |
 //
@@ -21,6 +23,7 @@
 #include "common/rows.cuh"
 #include "reduce/gather.cuh"
 #include "reduce/params.h"
+#include "reduce/strips.cuh"
 
 namespace aicf::reduce {
 
@@ -82,6 +85,43 @@ __global__ void __launch_bounds__(kThreads* kRows, kRowBlocks<Reduction, kThread
     auto state = gather_row<Reduction, kThreads>(row, p.columns, 0, group.rank);
     state = group.reduce(state, partials, [](auto a, auto b) { return Reduction::combine(a, b); });
     if (group.rank == 0 && group.row < p.rows) write_result(p, group.row, state, p.columns);
+}
+
+// Blocks of threads with strips that a multiprocessor is to hold: states with a place would take up registers for a third of them.
+template <int kThreads>
+inline constexpr int kStripBlocks = kThreads < 768 ? 768 / kThreads : 1;
+
+// kLanes threads per row, and each of them kRows rows at a time: short rows, or few, whose accesses of kElems elements begin on boundaries
+// and are all that rows have.
+template <class Reduction, class Element, int kThreads, int kLanes, int kRows, int kElems>
+__global__ void __launch_bounds__(kThreads, kStripBlocks<kThreads>) reduce_row_packs(const ReduceParams p, float scale) {
+    using State = typename Reduction::State;
+    static_assert(kLanes <= kWarpSize || (kLanes == kThreads && kRows == 1), "lanes of a warp, or a block with a row");
+    constexpr int kGroups = kThreads / kLanes;
+    __shared__ State partials[RowGroup<kLanes, kGroups>::kPartials];
+    const Finish finish(p, scale);
+    const int rank = static_cast<int>(threadIdx.x) % kLanes, group = static_cast<int>(threadIdx.x) / kLanes;
+    const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * (kGroups * kRows) + group;
+    const int count = (static_cast<int>(p.columns) / kElems + kLanes - 1 - rank) / kLanes;
+    const char* at[kRows];
+    int counts[kRows];
+#pragma unroll
+    for (int s = 0; s < kRows; ++s) {
+        at[s] = reinterpret_cast<const char*>(static_cast<const Element*>(p.x) + (row + s * kGroups) * p.ldx + rank * kElems);
+        counts[s] = row + s * kGroups < p.rows ? count : 0;
+    }
+    State states[kRows][kElems];
+    take_strips<Reduction, Element>(states, at, kLanes * kElems * static_cast<int>(sizeof(Element)), counts,
+                                    [&](int access, int i) { return (access * kLanes + rank) * kElems + i; });
+    const auto combine = [](State a, State b) { return Reduction::combine(a, b); };
+#pragma unroll
+    for (int s = 0; s < kRows; ++s) {
+        State result[1] = {states[s][0]};
+#pragma unroll
+        for (int i = 1; i < kElems; ++i) result[0] = combine(result[0], states[s][i]);
+        result[0] = reduce_group<kLanes>(result[0], partials, combine);
+        if (rank == 0 && row + s * kGroups < p.rows) write_results(p.y, finish, row + s * kGroups, result);
+    }
 }
 
 // Where the part of a result goes: where there are several, to the workspace, or scaled onto the result.
@@ -168,8 +208,8 @@ __global__ void __launch_bounds__(kWidth* kLanes, kColumnBlocks<Reduction, Colum
     State states[kElems];
 #pragma unroll
     for (State& state : states) state = Reduction::start();
-    gather_columns<Reduction>(states, span, static_cast<const Element*>(p.x), begin + span.find_offset(0), rows,
-                              [](std::int64_t row, int) { return row; });
+    gather_columns<Reduction, false>(states, span, static_cast<const Element*>(p.x), begin + span.find_offset(0), rows,
+                                     [](std::int64_t row, int) { return row; });
 #pragma unroll
     for (int i = 0; i < kElems; ++i) {
         const int offset = span.find_offset(i);
@@ -237,35 +277,6 @@ __device__ __forceinline__ State combine_cluster(State state) {
     return state;
 }
 
-// Elements that change no state: what a thread takes for rows past the last. A place there comes behind those of all rows.
-template <class Reduction, class Element>
-inline constexpr std::uint32_t kNothing = 0;
-template <class Element>
-inline constexpr std::uint32_t kNothing<Max, Element> = kMinusInfinityWord<Element>;
-template <class Element>
-inline constexpr std::uint32_t kNothing<Min, Element> = kMinusInfinityWord<Element> & 0x7fff7fffu;
-template <class Element>
-inline constexpr std::uint32_t kNothing<Argmax, Element> = kMinusInfinityWord<Element>;
-
-// An element, the lower half of a word where it has 16 bits, or a pair of them.
-template <class Reduction, class Element>
-__device__ __forceinline__ void take_word(typename Reduction::State (&states)[1], std::uint32_t word, std::uint32_t place) {
-    float value;
-    if constexpr (sizeof(Element) == sizeof(float)) {
-        value = __uint_as_float(word);
-    } else {
-        value = to_float(Element{static_cast<std::uint16_t>(word)});
-    }
-    states[0] = Reduction::take(states[0], value, place);
-}
-
-template <class Reduction, class Element>
-__device__ __forceinline__ void take_word(typename Reduction::State (&states)[2], std::uint32_t word, std::uint32_t place) {
-    const float2 pair = unpack_pair<Element>(word);
-    states[0] = Reduction::take(states[0], pair.x, place);
-    states[1] = Reduction::take(states[1], pair.y, place);
-}
-
 // Over rows: kCluster blocks take kGroupColumns columns. 2^lanes_log lanes of a warp take the columns of a row, or pairs of them
 // (kIsPaired: of 16 bits, an even number in rows that begin on words), and the others the next rows.
 template <class Reduction, class Element, int kThreads, int kCluster, bool kIsPaired>
@@ -306,8 +317,8 @@ __global__ void __launch_bounds__(kThreads) reduce_column_groups(const ReducePar
         if (seen == 0) break;
 #pragma unroll
         for (std::uint32_t u = 0; u < kRowsInFlight; ++u) {
-            const std::uint32_t word = u <= most ? words[u] : kNothing<Reduction, Element>;
-            take_word<Reduction, Element>(states, word, row + u * step);
+            take_words<Reduction, Element>(states, {u <= most ? words[u] : kNothing<Reduction, Element>},
+                                           [&](int) { return row + u * step; });
         }
     }
 #pragma unroll
@@ -334,6 +345,28 @@ __global__ void __launch_bounds__(kThreads) reduce_column_groups(const ReducePar
     if (block == 0 && place < lanes * kElems && result < p.columns) write_result(p, result, state, p.rows);
 }
 
+// Over rows: a thread takes kElems columns, whose elements are one access of each row, through all rows. Where rows have more columns than
+// whole accesses, the last threads take one each.
+template <class Reduction, class Element, int kThreads, int kElems>
+__global__ void __launch_bounds__(kThreads, kStripBlocks<kThreads>) reduce_column_packs(const ReduceParams p, float scale) {
+    const Finish finish(p, scale);
+    const std::uint32_t thread = blockIdx.x * static_cast<std::uint32_t>(kThreads) + threadIdx.x;
+    const auto columns = static_cast<std::uint32_t>(p.columns), packs = columns / kElems;
+    const auto take_columns = [&](auto elems, std::uint32_t column) {
+        typename Reduction::State states[1][decltype(elems)::value];
+        const char* const at[1] = {reinterpret_cast<const char*>(static_cast<const Element*>(p.x) + column)};
+        const int counts[1] = {static_cast<int>(p.rows)};
+        take_strips<Reduction, Element>(states, at, p.ldx * static_cast<std::int64_t>(sizeof(Element)), counts,
+                                        [](int row, int) { return row; });
+        write_results(p.y, finish, column, states[0]);
+    };
+    if (thread < packs) {
+        take_columns(std::integral_constant<int, kElems>{}, thread * kElems);
+    } else if (const std::uint32_t column = thread + packs * (kElems - 1); kElems > 1 && column < columns) {
+        take_columns(std::integral_constant<int, 1>{}, column);
+    }
+}
+
 // -------------------------------------------------------------------------------------------------------------------------------- all
 
 // Over all of a matrix whose rows do not follow each other: a block takes kWidth packs of columns at a time, and of the rows every
@@ -353,8 +386,8 @@ __global__ void __launch_bounds__(kWidth* kLanes, 1)
         typename Reduction::State states[kElems];
 #pragma unroll
         for (auto& state : states) state = Reduction::start();
-        gather_columns<Reduction>(states, span, static_cast<const Element*>(p.x), begin + span.find_offset(0), rows,
-                                  [&](std::int64_t row, int i) { return row * p.columns + begin + span.find_offset(i); });
+        gather_columns<Reduction, true>(states, span, static_cast<const Element*>(p.x), begin + span.find_offset(0), rows,
+                                        [&](std::int64_t row, int i) { return row * p.columns + begin + span.find_offset(i); });
 #pragma unroll
         for (int i = 0; i < kElems; ++i) {
             const std::int64_t column = begin + span.find_offset(i);

@@ -13,6 +13,7 @@ namespace {
 // Kernels of the ladder that lack a tunable compile with 1 in its place, and do not use it.
 constexpr int kThreads = kTunables.threads, kRows = std::max(kTunables.rows, 1), kWidth = std::max(kTunables.width, 1);
 constexpr int kBlocks = std::max(kTunables.blocks, 1), kCluster = std::max(kTunables.cluster, 1);
+constexpr int kLanes = std::max(kTunables.lanes, 1), kBytes = std::max(kTunables.bytes, 1);
 constexpr int kFinishRowThreads = 128, kFinishAllThreads = 512;
 constexpr int kWholeWidth = 8;           // packs of a row that a block takes at a time where rows do not follow each other
 constexpr std::int64_t kMaxParts = 256;  // of a column: what is put together at the end is small beside what was read
@@ -192,6 +193,61 @@ struct column_groups {
     }
 };
 
+// What a sum is multiplied by.
+float find_scale(const Params& p, std::int64_t count) {
+    return p.reduction == AICF_REDUCE_REDUCTION_MEAN ? 1.0f / static_cast<float>(count) : 1.0f;
+}
+
+// Calls `use` with how many elements an access has: kMost, or half as many, and so on, until all rows begin on its boundaries and `fits`
+// says so.
+template <class Element, int kMost, class Fits, class Use>
+AicfStatus dispatch_elems(const Params& p, const Fits& fits, const Use& use) {
+    constexpr int kElemBytes = static_cast<int>(sizeof(Element));
+    if constexpr (kMost == 1) {
+        return use(std::integral_constant<int, 1>{});
+    } else {
+        if (fits(kMost) && has_aligned_rows(p.x, p.ldx, kElemBytes, kMost * kElemBytes)) return use(std::integral_constant<int, kMost>{});
+        return dispatch_elems<Element, kMost / 2>(p, fits, use);
+    }
+}
+
+template <class Reduction, class Element>
+struct row_packs {
+    static std::int64_t count_parts(const Params&) { return 0; }
+
+    static AicfStatus launch(const Call& call) {
+        const Params& p = call.p;
+        const auto is_whole = [&](int elems) { return p.columns % elems == 0; };
+        return dispatch_elems<Element, kPackElems<Element>>(p, is_whole, [&](auto elems) {
+            return launch_kernel(reduce_row_packs<Reduction, Element, kThreads, kLanes, kRows, decltype(elems)::value>,
+                                 divide_up(p.rows, kThreads / kLanes * kRows), kThreads, 0, call.stream, p, find_scale(p, p.columns));
+        });
+    }
+};
+
+template <class Reduction, class Element>
+struct column_packs {
+    static std::int64_t count_parts(const Params&) { return 0; }
+
+    static AicfStatus launch(const Call& call) {
+        const Params& p = call.p;
+        constexpr int kMost = std::max(kBytes / static_cast<int>(sizeof(Element)), 1), kMostBytes = 16;
+        const int result_bytes = p.reduction == AICF_REDUCE_REDUCTION_ARGMAX ? static_cast<int>(sizeof(std::int64_t))
+                                 : p.result_dtype == AICF_DTYPE_FLOAT32      ? static_cast<int>(sizeof(float))
+                                                                             : kHalfBytes;
+        // Of the results, which are stored by one access, too, or by several of 16 bytes.
+        const auto is_aligned = [&](int elems) {
+            return reinterpret_cast<std::uintptr_t>(p.y) % static_cast<unsigned>(std::min(elems * result_bytes, kMostBytes)) == 0;
+        };
+        return dispatch_elems<Element, kMost>(p, is_aligned, [&](auto elems) {
+            constexpr int kElems = decltype(elems)::value;
+            return launch_kernel(reduce_column_packs<Reduction, Element, kThreads, kElems>,
+                                 divide_up(p.columns / kElems + p.columns % kElems, kThreads), kThreads, 0, call.stream, p,
+                                 find_scale(p, p.rows));
+        });
+    }
+};
+
 template <class Reduction, class Element>
 struct whole {
     static std::int64_t count_blocks(const Params& p) {
@@ -232,7 +288,7 @@ struct atomic {
             const Params& p = call.p;
             const bool is_all = p.over == AICF_REDUCE_OVER_ALL;
             const std::int64_t count = is_all ? p.rows * p.columns : p.rows;
-            const Target<float> target = {nullptr, p.reduction == AICF_REDUCE_REDUCTION_MEAN ? 1.0f / static_cast<float>(count) : 1.0f};
+            const Target<float> target = {nullptr, find_scale(p, count)};
             const std::size_t bytes = sizeof(float) * static_cast<std::size_t>(is_all ? 1 : p.columns);
             AICF_RETURN_IF_CUDA_ERROR(cudaMemsetAsync(p.y, 0, bytes, call.stream));
             if (is_all) return whole<Reduction, Element>::template launch_parts<true>(call, target);

@@ -36,6 +36,8 @@ ADDED = ("sum", "mean", "sum_squares")
 U = UNIT_ROUNDOFF["float32"]
 PACK_BYTES = 16
 MOST_AT_ONCE = 1 << 17
+# Blocks that fill a chip.
+_MANY_ROWS = 264
 
 Values = NDArray[np.float64]
 
@@ -126,6 +128,9 @@ SLAB_THREADS = Tunable("threads", (64, 128, 256), "threads of a block: rows that
 WIDTH = Tunable("width", (2, 4, 8, 16, 32), "accesses of 16 bytes along a row that a block makes")
 BLOCKS = Tunable("blocks", (132, 264, 528, 1056, 2112), "blocks in all, about, where a result is cut into parts")
 CLUSTER = Tunable("cluster", (1, 2, 4, 8), "blocks, of one cluster, that take the same columns")
+LANES = Tunable("lanes", (1, 2, 4, 8, 16, 32, 64, 128, 256), "threads that take a row")
+ROWS_AT_ONCE = Tunable("rows", (1, 2, 4), "rows that a thread takes at a time")
+BYTES = Tunable("bytes", (4, 8, 16), "bytes of an access, where rows begin on such boundaries")
 BLOCK_FITS = Constraint(
     "block_fits",
     "threads * rows must be whole warps, at most 1024",
@@ -134,10 +139,17 @@ BLOCK_FITS = Constraint(
 ONE_ROW_BEYOND_WARP = Constraint(
     "one_row_beyond_warp", "a group of more than a warp is a whole block: rows = 1", lambda t: t["threads"] <= 32 or t["rows"] == 1
 )
+LANES_FIT = Constraint(
+    "lanes_fit",
+    "lanes must be part of a warp, or the whole block with one row at a time",
+    lambda t: t["lanes"] <= 32 or (t["lanes"] == t["threads"] and t["rows"] == 1),
+)
+# Elements of a row for a lane: more are several waits, for which other kernels have more threads.
+MOST_OF_A_LANE = 64
 
 
-def _serve(*overs: str, max_columns: int = 2**35) -> tuple[Count | OneOf, ...]:
-    served = (Count({"rows": 1}, max=2**31 - 1), Count({"columns": 1}, max=max_columns))
+def _serve(*overs: str, max_rows: int = 2**31 - 1, max_columns: int = 2**35) -> tuple[Count | OneOf, ...]:
+    served = (Count({"rows": 1}, max=max_rows), Count({"columns": 1}, max=max_columns))
     return (*served, OneOf("over", overs)) if overs else served
 
 
@@ -200,6 +212,30 @@ KERNELS = (
         min_arch=90,
     ),
     Kernel(
+        "column_packs",
+        "a thread takes the columns of one access through all rows: one wait, and nothing to put together",
+        (THREADS, BYTES),
+        (),
+        ({"threads": 128, "bytes": 4}, {"threads": 128, "bytes": 8}),
+        # A region of the op's axes: from more rows on, too few threads have too many waits.
+        domain=lambda t: _serve("rows", max_rows=_MANY_ROWS, max_columns=2**31 - 1),
+        tile=lambda t: {"columns": t["threads"] * t["bytes"] // 2},
+    ),
+    Kernel(
+        "row_packs",
+        "few threads per row, several short rows at a time: accesses as wide as rows begin on",
+        (THREADS, LANES, ROWS_AT_ONCE),
+        (LANES_FIT,),
+        (
+            {"threads": 128, "lanes": 1, "rows": 1},
+            {"threads": 256, "lanes": 256, "rows": 1},
+            {"threads": 128, "lanes": 4, "rows": 1},
+            {"threads": 256, "lanes": 1, "rows": 4},
+        ),
+        domain=lambda t: _serve("columns", max_columns=MOST_OF_A_LANE * t["lanes"]),
+        tile=lambda t: {"rows": t["threads"] // t["lanes"] * t["rows"]},
+    ),
+    Kernel(
         "whole",
         "every block takes a part, then one block puts the parts together",
         (SLAB_THREADS, BLOCKS),
@@ -222,9 +258,9 @@ KERNELS = (
     ),
 )
 _FEW_SUMMED = 16  # rows that a thread reads one after the other
-_NAIVE, _GROUPS, _ROW_PARTS, _COLUMN_PARTS, _, _WHOLE, _ATOMIC = KERNELS
-# Blocks that fill a chip, and the bytes of a row from which a block is too few threads for it.
-_MANY_ROWS, _LONG_BYTES = 264, 1 << 16
+_NAIVE, _GROUPS, _ROW_PARTS, _COLUMN_PARTS, _, _, _, _WHOLE, _ATOMIC = KERNELS
+# The bytes of a row from which a block is too few threads for it.
+_LONG_BYTES = 1 << 16
 # Rows of which four threads each fill a chip: more threads for one only make more blocks, each with a wait of its own.
 _FULL_ROWS = 1 << 15
 # Columns of so many rows are read within two waits by the narrowest blocks, without a second launch; that pays for so many bytes.
@@ -284,6 +320,8 @@ PROBLEMS = (
     _problem("verify", 77, 100, "argmax/rows", "bfloat16", pad=4),
     _problem("verify", 700, 72, "min/rows", "float16"),
     _problem("verify", 33, 1001, "l2_norm/rows"),
+    _problem("verify", 5, 1027, "mean/rows", "float16", "float32", pad=5),
+    _problem("verify", 1100, 12, "argmax/columns", "bfloat16"),
     _problem("verify", 1, 70001, "sum/all", "bfloat16", "float32"),
     _problem("verify", 530, 67, "argmax/all", pad=5),
     _problem("verify", 40, 1000, "l2_norm/all", "float16"),

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from device import Device
 from harness.pytest_plugin import GpuBenchmark
-from harness.spec import Launchable, Problem
+from harness.spec import Launchable, Problem, Variant
 from harness.testing import OpUnderTest
 from harness.timing.batches import Mode
 from harness.verify.case import Case
@@ -31,12 +31,16 @@ OVERS = {
     "row_parts": ("columns",),
     "column_parts": ("rows",),
     "column_groups": ("rows",),
+    "column_packs": ("rows",),
+    "row_packs": ("columns",),
     "whole": ("all",),
     "atomic": ("rows", "all"),
 }
 SERVED = [(kernel, over) for kernel, overs in OVERS.items() for over in overs]
 # `atomic` adds sums alone.
 EXACT = [(kernel, over) for kernel, over in SERVED if kernel != "atomic"]
+# The most that a kernel serves.
+MOST_ROWS, MOST_COLUMNS = {"column_packs": 264}, {"row_packs": 16384}
 BENCH = OP.select_problems("bench")
 
 Thin = Callable[[Effort], Effort]
@@ -70,7 +74,9 @@ def _draw(rows: int, columns: int, seed: int = 5) -> NDArray[np.float32]:
 
 def _is_served(kernel: str, problem: Problem) -> bool:
     sums = problem.attributes["reduction"] in ("sum", "mean", "sum_squares") and problem.attributes["result_dtype"] == "float32"
-    return kernel != "atomic" or sums
+    rows, columns = problem.sizes["rows"], problem.sizes["columns"]
+    fits = rows <= MOST_ROWS.get(kernel, rows) and columns <= MOST_COLUMNS.get(kernel, columns)
+    return fits and (kernel != "atomic" or sums)
 
 
 def test_the_bound_is_none_that_zeros_pass(device: Device) -> None:
@@ -90,7 +96,7 @@ def test_kernel_verifies_on_every_problem_that_it_serves(
 
 @pytest.mark.parametrize(("kernel", "over"), SERVED)
 def test_whole_numbers_are_counted_exactly(run: Run, kernel: str, over: str) -> None:
-    x = np.random.default_rng(2).integers(-3, 4, (321, 515)).astype(np.float32)
+    x = np.random.default_rng(2).integers(-3, 4, (321, 515)).astype(np.float32)[: MOST_ROWS.get(kernel)]
     axis = {"columns": 1, "rows": 0, "all": None}[over]
     np.testing.assert_array_equal(run(kernel, over, "sum", x, pad=1), x.sum(axis=axis))
     np.testing.assert_array_equal(run(kernel, over, "sum_squares", x, pad=5), (x * x).sum(axis=axis))
@@ -128,6 +134,29 @@ def test_of_equal_elements_the_first_is_found(run: Run, kernel: str, over: str) 
     assert not run(kernel, over, "argmax", signs).any()
     ties = np.random.default_rng(1).integers(0, 3, (40, 1029)).astype(np.float32)
     np.testing.assert_array_equal(run(kernel, over, "argmax", ties), ties.argmax(axis=axis))
+
+
+@pytest.mark.slow  # compiles variants that the fast tests do not prove
+@pytest.mark.parametrize("variant", [v for v in OP.variants if v.kernel == "row_packs"], ids=lambda v: v.name)
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_short_rows_of_any_width_begin_anywhere(device: Device, variant: Variant, dtype: Any) -> None:
+    kernel = UNDER_TEST.open([variant])(variant)
+    for columns, pad in ((1, 0), (1, 1), (2, 0), (4, 4), (5, 0), (8, 0), (12, 0), (17, 3), (24, 8), (64, 0)):
+        x = np.random.default_rng(columns).integers(-3, 4, (1301, columns)).astype(dtype)
+        for reduction, expected in (("sum", x.astype(np.float64).sum(axis=1)), ("argmax", x.argmax(axis=1))):
+            result = "int64" if reduction == "argmax" else "float32"
+            attributes = {"dtype": x.dtype.name, "result_dtype": result, "reduction": reduction, "over": "columns"}
+            problem = Problem({"rows": 1301, "columns": columns}, attributes, {"x": pad})
+            np.testing.assert_array_equal(UNDER_TEST.launch(device, kernel, problem, {"x": x})["y"], expected)
+
+
+@pytest.mark.slow  # as above
+@pytest.mark.parametrize(("rows", "columns", "pad"), [(1, 40, 0), (2, 517, 3), (4, 517, 0), (8, 6, 1), (9, 33, 7), (16, 4, 4), (17, 70, 2)])
+def test_columns_of_few_rows_have_the_sums_of_their_elements(run: Run, rows: int, columns: int, pad: int) -> None:
+    for dtype in (np.float16, np.float32):
+        x = np.random.default_rng(rows).integers(-3, 4, (rows, columns)).astype(dtype)
+        np.testing.assert_array_equal(run("column_packs", "rows", "sum", x, pad), x.astype(np.float64).sum(axis=0))
+        np.testing.assert_array_equal(run("column_packs", "rows", "argmax", x, pad), x.argmax(axis=0))
 
 
 @pytest.mark.slow  # compiles two kernels that the fast tests do not prove
