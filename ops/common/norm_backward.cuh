@@ -636,10 +636,14 @@ bool has_packs(const NormGradient<Element>& p) {
            has_pack_rows<Element>(p.dx, p.lddx) && has_pack_rows<Element>(p.weight, 0);
 }
 
+template <class Element>
+bool has_whole_packs(const NormGradient<Element>& p) {
+    return has_packs(p) && p.columns % kPackElems<Element> == 0;
+}
+
 template <std::int64_t kCapacity, class Element, class Launch>
 AicfStatus choose_access(const NormGradient<Element>& p, const Launch& launch) {
-    const bool has_whole_packs = has_packs(p) && p.columns % kPackElems<Element> == 0;
-    return choose_access<Element, kCapacity>(p.columns, has_whole_packs, std::false_type{}, launch);
+    return choose_access<Element, kCapacity>(p.columns, has_whole_packs(p), std::false_type{}, launch);
 }
 
 // Rows `step` apart lie alike on 16-byte boundaries, in every matrix.

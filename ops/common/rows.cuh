@@ -24,14 +24,15 @@ __device__ __forceinline__ T reduce_group(T value, T* partials, Combine combine)
     return value;
 }
 
-// The results of kRows values of a warp's lanes each, for all lanes: from step to step half of the lanes carry on with half of the values.
-template <int kRows, class Combine>
-__device__ __forceinline__ void reduce_rows(float (&values)[kRows], const Combine& combine) {
-    static_assert(kRows == 2 || kRows == 4, "whole steps");
+// Of kCount values of each lane, over the lanes of a warp that are a multiple of kStride apart, the result of value number lane / (32 /
+// kCount): from step to step half of the lanes carry on with half of the values.
+template <int kStride, int kCount, class Combine>
+__device__ __forceinline__ float reduce_apart(float (&values)[kCount], const Combine& combine) {
+    static_assert((kCount & (kCount - 1)) == 0 && kCount * kStride <= kWarpSize, "a lane is left with one");
     const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
     int offset = kWarpSize / 2;
 #pragma unroll
-    for (int half = kRows / 2; half > 0; half /= 2, offset /= 2) {
+    for (int half = kCount / 2; half > 0; half /= 2, offset /= 2) {
         const bool is_upper = (lane & offset) != 0;
 #pragma unroll
         for (int i = 0; i < half; ++i) {
@@ -40,8 +41,14 @@ __device__ __forceinline__ void reduce_rows(float (&values)[kRows], const Combin
         }
     }
 #pragma unroll
-    for (; offset > 0; offset /= 2) values[0] = combine(values[0], shuffle_xor(values[0], offset));
-    const float result = values[0];
+    for (; offset >= kStride; offset /= 2) values[0] = combine(values[0], shuffle_xor(values[0], offset));
+    return values[0];
+}
+
+// The results of kRows values of a warp's lanes each, for all lanes.
+template <int kRows, class Combine>
+__device__ __forceinline__ void reduce_rows(float (&values)[kRows], const Combine& combine) {
+    const float result = reduce_apart<1>(values, combine);
 #pragma unroll
     for (int row = 0; row < kRows; ++row) values[row] = __shfl_sync(kFullMask, result, row * (kWarpSize / kRows));
 }
