@@ -95,6 +95,7 @@ __device__ __forceinline__ void prefetch_line(const void* at) {
 }
 
 // Hides from the compiler that the words are those it knows: what it made of them is made anew, and not kept in registers until then.
+__device__ __forceinline__ void forget(std::uint32_t& word) { asm volatile("" : "+r"(word)); }
 __device__ __forceinline__ void forget(uint4& words) { asm volatile("" : "+r"(words.x), "+r"(words.y), "+r"(words.z), "+r"(words.w)); }
 
 // The 16 bytes that begin `skew` elements of 16 bits, up to 7, behind the first of two packs.

@@ -600,16 +600,28 @@ __global__ void __launch_bounds__(kThreads) norm_backward_finish(const NormGradi
     const int place = static_cast<int>(threadIdx.x) % kColumnWidth, lane = static_cast<int>(threadIdx.x) / kColumnWidth;
     const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * kColumnWidth + place;
     wait_for_predecessor();
+    // The loads of kTogether partial sums of both are under way together, however few there are: a loop's remainder waits for one by one.
+    constexpr int kSums = kNumSums<kIsCentred>, kTogether = 8;
+    float sums[kSums] = {};
+    if (column < p.columns) {
+        for (int i = lane; i < p.num_partials; i += kLanes * kTogether) {
+            float loaded[kSums][kTogether] = {};
 #pragma unroll
-    for (int which = 0; which < kNumSums<kIsCentred>; ++which) {
-        float sum = 0.0f;
-        if (column < p.columns) {
-            const float* source = p.partials + static_cast<std::int64_t>(which) * p.num_partials * p.columns + column;
-#pragma unroll 8
-            for (int i = lane; i < p.num_partials; i += kLanes) sum += source[i * p.columns];
+            for (int which = 0; which < kSums; ++which) {
+                const float* source = p.partials + (static_cast<std::int64_t>(which) * p.num_partials + i) * p.columns + column;
+#pragma unroll
+                for (int u = 0; u < kTogether; ++u, source += kLanes * p.columns) {
+                    if (i + u * kLanes < p.num_partials) loaded[which][u] = *source;
+                }
+            }
+#pragma unroll
+            for (int which = 0; which < kSums; ++which) {
+                for (const float each : loaded[which]) sums[which] += each;
+            }
         }
-        shared[which][lane][place] = sum;
     }
+#pragma unroll
+    for (int which = 0; which < kSums; ++which) shared[which][lane][place] = sums[which];
     __syncthreads();
     if (lane >= kNumSums<kIsCentred> || column >= p.columns || (lane == 1 && p.dbias == nullptr)) return;
     float sum = shared[lane][0][place];
@@ -624,10 +636,14 @@ bool has_packs(const NormGradient<Element>& p) {
            has_pack_rows<Element>(p.dx, p.lddx) && has_pack_rows<Element>(p.weight, 0);
 }
 
+template <class Element>
+bool has_whole_packs(const NormGradient<Element>& p) {
+    return has_packs(p) && p.columns % kPackElems<Element> == 0;
+}
+
 template <std::int64_t kCapacity, class Element, class Launch>
 AicfStatus choose_access(const NormGradient<Element>& p, const Launch& launch) {
-    const bool has_whole_packs = has_packs(p) && p.columns % kPackElems<Element> == 0;
-    return choose_access<Element, kCapacity>(p.columns, has_whole_packs, std::false_type{}, launch);
+    return choose_access<Element, kCapacity>(p.columns, has_whole_packs(p), std::false_type{}, launch);
 }
 
 // Rows `step` apart lie alike on 16-byte boundaries, in every matrix.

@@ -6,6 +6,7 @@
 
 #include "common/launch.hpp"
 #include "common/norm_backward.cuh"
+#include "common/norm_backward_beside.cuh"
 #include "common/row_cluster.cuh"
 
 namespace aicf::norm_backward {
@@ -115,5 +116,21 @@ struct rows_in_registers : Staying<kIsCentred, t, Element, RowGroup<t.threads, t
 
 template <bool kIsCentred, auto t, class Element>
 struct rows_in_teams : Staying<kIsCentred, t, Element, RowTeam<t.threads, t.team>> {};
+
+template <bool kIsCentred, auto t, class Element>
+struct rows_beside_columns {
+    static std::int64_t count_partials(std::int64_t /*rows*/, std::int64_t /*columns*/) { return 0; }
+
+    static AicfStatus launch(const NormGradient<Element>& norm, cudaStream_t stream) {
+        constexpr int kThreads = t.threads * t.rows;
+        const auto launch = [&](auto is_whole) {
+            const auto blocks = divide_up(norm.columns, ColumnSums<kIsCentred, Element, kThreads, is_whole.value>::kColumns);
+            return launch_kernel(norm_backward_beside<kIsCentred, Element, t.threads, t.rows, t.elems, is_whole.value>,
+                                 static_cast<unsigned>(blocks + divide_up(norm.rows, t.rows)), kThreads, 0, stream, norm,
+                                 static_cast<int>(blocks));
+        };
+        return has_whole_packs(norm) ? launch(std::true_type{}) : launch(std::false_type{});
+    }
+};
 
 }  // namespace aicf::norm_backward

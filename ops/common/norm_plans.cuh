@@ -6,6 +6,7 @@
 #include "common/launch.hpp"
 #include "common/norm.cuh"
 #include "common/norm_run.cuh"
+#include "common/norm_words.cuh"
 #include "common/row_cluster.cuh"
 
 namespace aicf::norm {
@@ -59,6 +60,21 @@ struct rows_together {
         if (!has_whole_packs(norm)) return launch_registers<kIsCentred, t.threads, t.rows, t.elems>(norm, stream);
         return launch_kernel(norm_together<kIsCentred, Element, t.threads, t.rows, t.elems, t.together>,
                              divide_up(norm.rows, t.rows * t.together), t.threads * t.rows, 0, stream, norm);
+    }
+};
+
+// Rows of fp32, whose elements are words, and of whole packs go as in row_in_registers.
+template <bool kIsCentred, auto t, class Element>
+struct row_in_words {
+    static AicfStatus launch(const Norm<Element>& norm, cudaStream_t stream) {
+        if constexpr (sizeof(Element) == 2) {
+            const auto launch = [&](auto is_alike) {
+                return launch_kernel(norm_words<kIsCentred, Element, t.threads, t.rows, t.elems, is_alike.value>,
+                                     divide_up(norm.rows, t.rows), t.threads * t.rows, 0, stream, norm);
+            };
+            if (!has_whole_packs(norm)) return lie_alike_in_words(norm) ? launch(std::true_type{}) : launch(std::false_type{});
+        }
+        return launch_registers<kIsCentred, t.threads, t.rows, t.elems>(norm, stream);
     }
 };
 

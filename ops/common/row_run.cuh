@@ -22,11 +22,11 @@ __device__ __forceinline__ int find_spread_row(int columns) {
     return beside + ((behind * kGroups + group) << log_apart);
 }
 
-// Begins to copy a run of `count` elements, which begins on 16 bytes, to shared memory.
+// Begins to copy a run of `count` elements, which begins on 16 bytes, to shared memory: kThreads threads do, each of its rank.
 template <int kThreads, class Element>
-__device__ __forceinline__ void begin_run(const Element* from, int count, Element* shared) {
+__device__ __forceinline__ void begin_run(const Element* from, int count, Element* shared, int rank = static_cast<int>(threadIdx.x)) {
     constexpr int kElems = 16 / static_cast<int>(sizeof(Element));
-    const int packs = count / kElems, rank = static_cast<int>(threadIdx.x);
+    const int packs = count / kElems;
 #pragma unroll 4
     for (int pack = rank; pack < packs; pack += kThreads) copy_async<16>(shared + pack * kElems, from + pack * kElems);
     // Of the last block alone.
@@ -89,18 +89,31 @@ __device__ __forceinline__ void await_runs() {
     __syncthreads();
 }
 
-// Copies what all threads have written to shared memory back.
+// The same of copies of a warp that are for its own lanes.
+__device__ __forceinline__ void await_warp_runs() {
+    commit_copies();
+    wait_copies<0>();
+    __syncwarp();
+}
+
+// Copies a run, which those threads see in shared memory, back.
 template <int kThreads, class Element>
-__device__ __forceinline__ void write_run(const Element* shared, int count, Element* to) {
+__device__ __forceinline__ void copy_run(const Element* shared, int count, Element* to, int rank = static_cast<int>(threadIdx.x)) {
     constexpr int kElems = 16 / static_cast<int>(sizeof(Element));
-    __syncthreads();
-    const int packs = count / kElems, rank = static_cast<int>(threadIdx.x);
+    const int packs = count / kElems;
 #pragma unroll 4
     for (int pack = rank; pack < packs; pack += kThreads) {
         *reinterpret_cast<uint4*>(to + pack * kElems) = *reinterpret_cast<const uint4*>(shared + pack * kElems);
     }
     const int at = packs * kElems + rank;
     if (at < count) to[at] = shared[at];
+}
+
+// Copies what all threads have written to shared memory back.
+template <int kThreads, class Element>
+__device__ __forceinline__ void write_run(const Element* shared, int count, Element* to) {
+    __syncthreads();
+    copy_run<kThreads>(shared, count, to);
 }
 
 // The same for rows with gaps.

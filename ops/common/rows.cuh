@@ -24,6 +24,35 @@ __device__ __forceinline__ T reduce_group(T value, T* partials, Combine combine)
     return value;
 }
 
+// Of kCount values of each lane, over the lanes of a warp that are a multiple of kStride apart, the result of value number lane / (32 /
+// kCount): from step to step half of the lanes carry on with half of the values.
+template <int kStride, int kCount, class Combine>
+__device__ __forceinline__ float reduce_apart(float (&values)[kCount], const Combine& combine) {
+    static_assert((kCount & (kCount - 1)) == 0 && kCount * kStride <= kWarpSize, "a lane is left with one");
+    const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
+    int offset = kWarpSize / 2;
+#pragma unroll
+    for (int half = kCount / 2; half > 0; half /= 2, offset /= 2) {
+        const bool is_upper = (lane & offset) != 0;
+#pragma unroll
+        for (int i = 0; i < half; ++i) {
+            const float mine = is_upper ? values[half + i] : values[i], theirs = is_upper ? values[i] : values[half + i];
+            values[i] = combine(mine, shuffle_xor(theirs, offset));
+        }
+    }
+#pragma unroll
+    for (; offset >= kStride; offset /= 2) values[0] = combine(values[0], shuffle_xor(values[0], offset));
+    return values[0];
+}
+
+// The results of kRows values of a warp's lanes each, for all lanes.
+template <int kRows, class Combine>
+__device__ __forceinline__ void reduce_rows(float (&values)[kRows], const Combine& combine) {
+    const float result = reduce_apart<1>(values, combine);
+#pragma unroll
+    for (int row = 0; row < kRows; ++row) values[row] = __shfl_sync(kFullMask, result, row * (kWarpSize / kRows));
+}
+
 // kThreads threads take a row, kRows such groups a block (kRows is 1 beyond a warp).
 template <int kThreads, int kRows = 1>
 struct RowGroup {

@@ -124,6 +124,7 @@ ROWS = Tunable("rows", (1, 2, 4, 8, 16, 32, 64, 128), "rows, and so groups of th
 TEAM_THREADS = Tunable("threads", (256, 512, 1024), "threads of each block of a team")
 TEAM = Tunable("team", (2, 4, 8), "blocks, of one cluster, that take a row")
 LANES = Tunable("threads", (1, 2, 4, 8, 16, 32), "threads that take a row")
+WORD_LANES = Tunable("threads", (8, 16, 32), "threads that take a row")
 TOGETHER = Tunable("together", (2, 4), "rows that a group of threads takes at once")
 RUN_THREADS = Tunable("threads", (64, 128, 256), "threads of a block")
 RUN_ROWS = Tunable("rows", (64, 128, 256, 512), "rows of a block, each of one thread")
@@ -175,6 +176,12 @@ _FEW_SHARES = (
 )
 # Short rows of whole packs, several to a group.
 _TOGETHER_SHARES = ({"threads": 4, "rows": 32, "elems": 8, "together": 2},)
+# Short rows of 16 bits that begin anywhere.
+_WORD_SHARES = (
+    {"threads": 16, "rows": 8, "elems": 16},
+    {"threads": 32, "rows": 4, "elems": 16},
+    {"threads": 32, "rows": 4, "elems": 32},
+)
 _RUN_SHARES = ({"threads": 128, "rows": 128},)
 # Longer rows: in the registers of as few blocks as hold them.
 _TEAM_SHARES = (
@@ -271,6 +278,15 @@ KERNELS = (
         tile=lambda t: {"rows": t["rows"] * t["together"]},
     ),
     Kernel(
+        "row_in_words",
+        "as row_in_registers, of 16-bit rows without whole packs by words of 4 bytes, which lanes access side by side",
+        (WORD_LANES, ROWS, ELEMS),
+        (BLOCK_FITS,),
+        _WORD_SHARES,
+        domain=lambda t: _serve(t["threads"] * t["elems"]),
+        tile=lambda t: {"rows": t["rows"]},
+    ),
+    Kernel(
         "rows_in_run",
         "a thread per row, in shared memory, where a block's rows without whole packs are brought as one run, small gaps included",
         (RUN_THREADS, RUN_ROWS),
@@ -355,6 +371,8 @@ PROBLEMS = (
     # Rows of every matrix that begin at different places behind a boundary.
     _problem("verify", 9, 232, "bfloat16", "bias residual statistics", x=1, residual=3, sum=5, y=2),
     _problem("verify", 9, 1501, "float16", x=3, y=8),
+    _problem("verify", 7, 489, "float16", "bias residual statistics"),
+    _problem("verify", 67, 3, "bfloat16", "residual statistics", x=1, sum=2),
     # More short rows than a block takes, in runs of memory, with gaps and without.
     _problem("verify", 601, 10, "bfloat16"),
     _problem("verify", 530, 28, "bfloat16", "bias residual statistics", x=8, y=3),

@@ -110,6 +110,7 @@ CLUSTER_THREADS = Tunable("threads", (256, 512, 1024), "threads of each of the 8
 GROUP = Tunable("threads", (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024), "threads that take a row")
 ROWS = Tunable("rows", (1, 2, 4, 8, 16, 32, 64, 128, 256), "rows, and so groups of threads, of a block at a time")
 ELEMS = Tunable("elems", (8, 16), "elements of a row that a thread keeps in registers")
+BESIDE_ELEMS = Tunable("elems", (8, 16, 32), "elements of a row that a thread keeps in registers")
 BLOCKS = Tunable("blocks", (132, 264, 528, 1056), "partial sums over rows of each column, at most")
 # Of 132 multiprocessors, of which teams of four and eight leave a few idle: those of a team are neighbours.
 TEAM_BLOCKS = Tunable("blocks", (128, 132, 256, 264), "blocks of all teams, at most")
@@ -151,6 +152,12 @@ _TEAM_SHARES = (
     {"threads": 512, "team": 4, "elems": 16, "blocks": 128},
     {"threads": 512, "team": 8, "elems": 16, "blocks": 128},
 )
+# Few rows: in one launch, by blocks of 256 threads.
+_BESIDE_SHARES = (
+    {"threads": 32, "rows": 8, "elems": 32},
+    {"threads": 256, "rows": 1, "elems": 16},
+)
+_MOST_BESIDE = 1024
 # So few rows leave multiprocessors idle where a block takes each; shorter ones than so many columns are read in less time than the blocks
 # of a cluster need to meet (58 rows of 9760: 15 us for a block each, 29 us for a cluster, on an H200).
 _FEW_ROWS = 64
@@ -203,6 +210,15 @@ KERNELS = (
         _SHARES,
         max_spill_bytes=64,  # of the widest variant, which wants a few more than the 128 registers that a thread of 512 has
         domain=lambda t: _serve(t["threads"] * t["elems"]),
+        tile=lambda t: {"rows": t["rows"]},
+    ),
+    Kernel(
+        "rows_beside_columns",
+        "one launch of few rows: blocks that take rows for dx, beside blocks that take columns of all rows",
+        (GROUP, ROWS, BESIDE_ELEMS),
+        (BLOCK_FITS, ONE_ROW_BEYOND_WARP),
+        _BESIDE_SHARES,
+        domain=lambda t: (Count({"rows": 1}, max=_MOST_BESIDE), Count({"columns": 1}, max=t["threads"] * t["elems"])),
         tile=lambda t: {"rows": t["rows"]},
     ),
     Kernel(

@@ -80,7 +80,10 @@ def test_a_permutation_of_rows_permutes_dx(device: Device, open_kernel: Open, ke
 @pytest.mark.slow  # a liar is compiled and proved
 def test_partial_sums_that_forget_a_slab_are_refused(device: Device, tmp_path: Path) -> None:
     liar = UNDER_TEST.patch(
-        tmp_path, "common/norm_backward.cuh", "i < p.num_partials; i += kLanes", "i < p.num_partials && i < 32; i += kLanes"
+        tmp_path,
+        "common/norm_backward.cuh",
+        "if (i + u * kLanes < p.num_partials)",
+        "if (i + u * kLanes < p.num_partials && i + u * kLanes < 32)",
     )
     variant = VARIANTS["block_passes"]
     result = Verifier(liar.op, device, Effort(num_hidden=0)).verify(variant, liar.open([variant])(variant))

@@ -9,6 +9,7 @@
 //        | ... of a cluster   | eight blocks per row share what each found: rows that are long and few
 //    4   | softmax_registers  | the row stays in registers between the passes: x is read once; many short rows per block
 //        | softmax_run        | ... of rows that follow one another, brought and taken as one run of memory
+//        | softmax_warp_rows  | ... several by a warp, whose lanes keep every 32nd element; also brought and taken as runs
 //        | softmax_team       | ... of a cluster of blocks: rows that are longer
 //    5   | softmax_shared     | ... or in shared memory, which holds rows that registers do not
 //
@@ -303,6 +304,88 @@ __global__ void __launch_bounds__(kThreads* kRows) softmax_run(const SoftmaxPara
     float unused[2][1];  // a group is lanes of a warp
     compute_kept(params, group, row, span, unused);
     write_run<kThreads * kRows>(run, count, static_cast<Element*>(params.y) + first * columns);
+}
+
+// kWarps warps a block, each takes kTogether rows at a time, of at most kElems floats a lane, which stay in registers. Whatever a row
+// begins at, an access is of neighbours alone: five sectors where four are the least. kIsStaged: rows follow one another, and a warp's are
+// one run of memory, which goes through shared memory of its own by 16 bytes, so that no sector is named twice; no warp waits for another.
+template <int kWarps, int kElems, int kTogether, bool kIsStaged>
+__global__ void __launch_bounds__(kWarps* kWarpSize) softmax_warp_rows(const SoftmaxParams params) {
+    static_assert(!kIsStaged || kTogether * sizeof(float) % 16 == 0, "a warp's rows begin on 16 bytes");
+    extern __shared__ __align__(16) unsigned char shared[];
+    const RowGroup<kWarpSize, kWarps> group;
+    const std::int64_t first = group.row * kTogether;
+    if (first >= params.rows) return;
+    const int lane = group.rank, rows = static_cast<int>(min(params.rows - first, std::int64_t{kTogether}));
+    const int columns = static_cast<int>(params.columns);
+    float* const run = reinterpret_cast<float*>(shared) + static_cast<int>(threadIdx.x) / kWarpSize * kTogether * columns;
+    if constexpr (kIsStaged) {
+        begin_run<kWarpSize>(static_cast<const float*>(params.x) + first * columns, rows * columns, run, lane);
+        await_warp_runs();
+    }
+    // Of a row past the last the last itself.
+    const auto find_row = [&](int u) {
+        const int nearest = min(u, rows - 1);
+        Row<float, false> row(params, first + nearest);
+        if constexpr (kIsStaged) row.x = row.y = run + nearest * columns;
+        return row;
+    };
+    const auto holds = [&](int e) { return lane + e * kWarpSize < columns; };
+    const auto visit = [&](const auto& visit_element) {
+#pragma unroll
+        for (int e = 0; e < kElems; ++e) {
+            if (e * kWarpSize >= columns) continue;
+#pragma unroll
+            for (int u = 0; u < kTogether; ++u) visit_element(u, e);
+        }
+    };
+
+    const float* x[kTogether];
+    float values[kTogether][kElems];
+#pragma unroll
+    for (int u = 0; u < kTogether; ++u) x[u] = find_row(u).x + lane;
+    visit([&](int u, int e) {
+        values[u][e] = minus_infinity();
+        if (holds(e)) values[u][e] = x[u][e * kWarpSize];
+    });
+    if (params.scale != nullptr) {
+        const float scale = *params.scale;
+        visit([&](int u, int e) { values[u][e] = holds(e) ? values[u][e] * scale : minus_infinity(); });
+    }
+    float maxima[kTogether], sums[kTogether] = {};
+#pragma unroll
+    for (float& maximum : maxima) maximum = minus_infinity();
+    visit([&](int u, int e) { maxima[u] = fmaxf(maxima[u], values[u][e]); });
+    reduce_rows(maxima, [](float a, float b) { return fmaxf(a, b); });
+    // Of a row past the last the same is stored once more.
+    const auto finish = [&](auto is_log) {
+        visit([&](int u, int e) {
+            const float weight = find_weight<float>(values[u][e] - maxima[u]);
+            sums[u] += weight;
+            if (!is_log.value) values[u][e] = weight;
+        });
+        reduce_rows(sums, [](float a, float b) { return a + b; });
+        float* y[kTogether];
+        float factors[kTogether];
+#pragma unroll
+        for (int u = 0; u < kTogether; ++u) {
+            y[u] = find_row(u).y + lane;
+            factors[u] = Finish<float>(maxima[u], sums[u], is_log.value).factor;
+        }
+        visit([&](int u, int e) {
+            const float value = is_log.value ? (values[u][e] - maxima[u]) - factors[u] : values[u][e] * factors[u];
+            if (holds(e)) y[u][e * kWarpSize] = value;
+        });
+    };
+    if (params.log != 0) {
+        finish(std::true_type{});
+    } else {
+        finish(std::false_type{});
+    }
+    if constexpr (kIsStaged) {
+        __syncwarp();
+        copy_run<kWarpSize>(run, rows * columns, static_cast<float*>(params.y) + first * columns, lane);
+    }
 }
 
 // A cluster of blocks per row: Team is RowTeam.

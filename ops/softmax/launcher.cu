@@ -86,17 +86,42 @@ struct row_in_registers {
     }
 };
 
+// Rows follow one another, from 16 bytes on.
+bool lie_in_run(const Params& params) {
+    return params.ldx == params.columns && params.ldy == params.columns && is_vector_aligned(params.x) && is_vector_aligned(params.y);
+}
+
 // Rows of whole packs on 16 bytes, and such that do not follow one another, go as in row_in_registers.
 template <class Element, bool kIsMasked>
 struct rows_in_run {
     static AicfStatus launch(const Params& params, cudaStream_t stream) {
-        const bool follow = params.ldx == params.columns && params.ldy == params.columns;
-        const bool are_packs = params.columns % kPackElems<Element> == 0;
-        if (are_packs || !follow || !is_vector_aligned(params.x) || !is_vector_aligned(params.y)) {
+        if (params.columns % kPackElems<Element> == 0 || !lie_in_run(params)) {
             return row_in_registers<Element, kIsMasked>::launch(params, stream);
         }
         return launch_kernel(softmax_run<Element, kIsMasked, kThreads, kRows, kElems>, divide_up(params.rows, kRows), kThreads * kRows,
                              static_cast<int>(kRows * params.columns * sizeof(Element)), stream, params);
+    }
+};
+
+// Where rows do not follow one another, none is staged.
+template <class Element, bool kIsMasked, auto t = kTunables>
+    requires(sizeof(Element) == 4)
+struct rows_in_warp {
+    static AicfStatus launch(const Params& params, cudaStream_t stream) {
+        if constexpr (kIsMasked) {
+            return make_unsupported("mask: this kernel serves rows without one");
+        } else {
+            const auto launch = [&](auto is_staged) {
+                const auto kernel = softmax_warp_rows<kRows, t.elems, t.together, is_staged.value>;
+                const std::int64_t floats = is_staged.value ? kRows * t.together * params.columns : 0;
+                return launch_kernel(kernel, divide_up(params.rows, kRows * t.together), kRows * kWarpSize,
+                                     static_cast<int>(floats * sizeof(float)), stream, params);
+            };
+            if constexpr (t.staged != 0) {
+                if (lie_in_run(params)) return launch(std::true_type{});
+            }
+            return launch(std::false_type{});
+        }
     }
 };
 

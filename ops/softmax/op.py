@@ -152,6 +152,9 @@ GROUP = Tunable("threads", (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024), "threads 
 GROUPS = Tunable("rows", (1, 2, 4, 8, 16, 32, 64), "rows, and so groups of threads, of a block")
 RUN_GROUP = Tunable("threads", (2, 4, 8, 16, 32), "threads that take a row")
 RUN_ROWS = Tunable("rows", (32, 64, 128), "rows, and so groups of threads, of a block")
+LANE_ELEMS = Tunable("elems", (4, 8), "elements of a row that a lane keeps in registers")
+TOGETHER = Tunable("together", (4,), "rows that a warp takes at a time")
+STAGED = Tunable("staged", (0, 1), "rows that follow one another go through shared memory, by 16 bytes: 1")
 TEAM_THREADS = Tunable("threads", (256, 512, 1024), "threads of each block of a team")
 TEAM = Tunable("team", (2, 4, 8), "blocks, of one cluster, that take a row")
 VECTORS = Tunable("vectors", (2, 4, 8, 16), "times four elements of a row that a thread keeps in registers")
@@ -221,6 +224,8 @@ _MORE_SHARES = (
 )
 # For rows without whole packs. Rows of 32 lie far enough apart for a warp's groups to read them without conflicts.
 _RUN_SHARES = ({"threads": 4, "rows": 32, "vectors": 4},)
+# For rows of fp32 that begin anywhere.
+_WARP_SHARES = ({"rows": 4, "elems": 8, "together": 4, "staged": 0}, {"rows": 4, "elems": 8, "together": 4, "staged": 1})
 # Two waves of threads that have registers for 32 elements, on 132 multiprocessors.
 _TWO_WAVES = 132 * 1024
 # With so few rows some multiprocessors have one more than others, where a block takes each: clusters even that out.
@@ -303,6 +308,15 @@ KERNELS = (
         tile=_find_row_tile,
     ),
     Kernel(
+        "rows_in_warp",
+        "a warp per several rows of fp32 without a mask, whose lanes keep every 32nd element in registers: rows that begin anywhere",
+        (ROWS, LANE_ELEMS, TOGETHER, STAGED),
+        (WARPS_FIT_BLOCK,),
+        _WARP_SHARES,
+        domain=lambda t: (*_serve(WARP_SIZE * t["elems"]), OneOf("dtype", ("float32",)), OneOf("mask", ("none",))),
+        tile=lambda t: {"rows": t["rows"] * t["together"]},
+    ),
+    Kernel(
         "row_in_shared",
         "the row stays in shared memory, which holds rows that registers do not",
         (THREADS,),
@@ -346,7 +360,7 @@ def _find_share(rows: int, columns: int) -> Mapping[str, int] | None:
 def choose(problem: Problem) -> Choice:
     """Return the variant that keeps a row where it fits: in the registers of as few threads as hold it, or in shared memory."""
     rows, columns = problem.sizes["rows"], problem.sizes["columns"]
-    block, cluster, registers, _, shared, _, team = KERNELS[2:]
+    block, cluster, registers, _, _, shared, _, team = KERNELS[2:]
     teams = [t for t in _TEAM_SHARES if columns <= _hold(t)]
     if rows <= _FEW_ROWS and columns >= _LEAST_SPREAD:
         if wide := [t for t in teams if t["team"] == _WIDEST]:
@@ -390,6 +404,9 @@ PROBLEMS = (
     _problem("verify", 33, 40, "log with_scale"),
     _problem("verify", 70, 64, "bfloat16 causal with_scale", x=8, y=16),
     _problem("verify", 37, 48, "boolean", keep=5),
+    # Rows of fp32 that begin anywhere, fewer than a warp takes at the end.
+    _problem("verify", 19, 129),
+    _problem("verify", 21, 251, "log with_scale", y=3),
     _problem("verify", 5, 1021, "float16 boolean log with_scale", x=3),
     _problem("verify", 6, 1024, "bfloat16 log"),
     _problem("verify", 3, 2055, "causal log"),

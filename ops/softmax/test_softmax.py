@@ -34,11 +34,14 @@ VARIANTS["row_in_registers"], VARIANTS["short_rows"] = (
 VARIANTS["rows_in_run"] = OP.find_kernel("rows_in_run").bind({"threads": 8, "rows": 32, "vectors": 8})
 # Those of fp32 too, in which what the tests draw has no rounding.
 FLOAT_KERNELS = [k for k in VARIANTS if k != "half_row_in_shared"]
+# Those that serve masks, and 16 bits too.
+MASKED_KERNELS = [k for k in VARIANTS if k != "rows_in_warp"]
 # Proved by the fast tests; the slow ones prove the others.
 FAST_KERNELS = ("naive", "row_in_registers")
 # What a kernel does not serve: rows longer than its threads hold, or shorter than a cluster has work for.
 LIMITS = dict.fromkeys(("row_in_registers", "short_rows", "rows_in_run"), "must not exceed")
 LIMITS |= {"cluster_online": "must be at least", "row_in_team": "must be at least"}
+LIMITS |= {"rows_in_warp": ""}  # nor masks, nor 16 bits
 BENCH = OP.select_problems("bench")
 
 Open = Callable[[str], Launchable]
@@ -56,7 +59,8 @@ def test_kernel_verifies_on_every_problem(device: Device, open_kernel: Open, ker
     problems = UNDER_TEST.verify(device, VARIANTS[kernel], open_kernel(kernel), thin(Effort(num_hidden=2)))
     passed = [p for p in problems if p.status == "passed"]
     assert all(LIMITS.get(kernel, "served") in p.reason for p in problems if p not in passed)
-    assert len(passed) >= {"cluster_online": 4, "row_in_team": 4, "half_row_in_shared": len(problems) / 4}.get(kernel, len(problems) / 2)
+    few = {"cluster_online": 4, "row_in_team": 4, "rows_in_warp": len(problems) / 4, "half_row_in_shared": len(problems) / 4}
+    assert len(passed) >= few.get(kernel, len(problems) / 2)
 
 
 def test_the_bound_is_none_that_zeros_pass(device: Device) -> None:
@@ -90,7 +94,7 @@ def test_a_shift_changes_no_bit_and_permuted_rows_permute(device: Device, open_k
     assert np.abs(weights.sum(axis=1) - 1.0).max() <= columns * 2.0**-20
 
 
-@pytest.mark.parametrize("kernel", VARIANTS)
+@pytest.mark.parametrize("kernel", MASKED_KERNELS)
 def test_a_causal_mask_has_the_bits_of_the_boolean_one(device: Device, open_kernel: Open, kernel: str) -> None:
     columns = UNDER_TEST.widen(VARIANTS[kernel], "columns", 60)
     x, queries = _draw_coarse(50, columns).astype(find_dtype("bfloat16")), 23
@@ -102,7 +106,7 @@ def test_a_causal_mask_has_the_bits_of_the_boolean_one(device: Device, open_kern
 
 
 @pytest.mark.parametrize("log", [False, True])
-@pytest.mark.parametrize("kernel", FLOAT_KERNELS)
+@pytest.mark.parametrize("kernel", [k for k in FLOAT_KERNELS if k in MASKED_KERNELS])
 def test_what_is_hidden_counts_nothing(device: Device, open_kernel: Open, kernel: str, log: bool) -> None:
     columns = UNDER_TEST.widen(VARIANTS[kernel], "columns", 50)
     x, keep = _draw_coarse(6, columns), np.random.default_rng(5).random((6, columns)) < 0.5
@@ -122,7 +126,7 @@ def test_what_is_hidden_counts_nothing(device: Device, open_kernel: Open, kernel
 @pytest.mark.parametrize("columns", [5, 64, 1000])
 @pytest.mark.parametrize("kernel", FLOAT_KERNELS)
 def test_special_values(device: Device, open_kernel: Open, kernel: str, columns: int) -> None:
-    if kernel in ("short_rows", "rows_in_run") and columns > 256:
+    if kernel in ("short_rows", "rows_in_run", "rows_in_warp") and columns > 256:
         pytest.skip("a row of 1000 does not fit so few lanes")
     columns = UNDER_TEST.widen(VARIANTS[kernel], "columns", columns)
     x = np.random.default_rng(2).standard_normal((7, columns)).astype(np.float32)
@@ -141,12 +145,13 @@ def test_special_values(device: Device, open_kernel: Open, kernel: str, columns:
 
 
 @pytest.mark.parametrize("columns", [129, 50, 33])
-def test_rows_of_a_run_are_accessed_without_conflicts(device: Device, open_kernel: Open, columns: int) -> None:
+@pytest.mark.parametrize("kernel", ["rows_in_run", "rows_in_warp"])
+def test_rows_of_a_run_are_accessed_without_conflicts(device: Device, open_kernel: Open, kernel: str, columns: int) -> None:
     if device.observer is None:
         pytest.skip("conflicts are counted on the emulated device")
     with device.observer.observe((), counters=True):
         device.observer.take_counters()
-        _run(device, open_kernel("rows_in_run"), _draw_coarse(100, columns))
+        _run(device, open_kernel(kernel), _draw_coarse(100, columns))
         (counted,) = device.observer.take_counters()
     assert counted.counts["shared_load_wavefronts"] > 0
     assert counted.counts["shared_load_conflicts"] == counted.counts["shared_store_conflicts"] == 0
