@@ -105,23 +105,19 @@ struct rows_in_run {
 
 // Where rows do not follow one another, none is staged.
 template <class Element, bool kIsMasked, auto t = kTunables>
-    requires(sizeof(Element) == 4)
+    requires(sizeof(Element) == 4 && !kIsMasked)
 struct rows_in_warp {
     static AicfStatus launch(const Params& params, cudaStream_t stream) {
-        if constexpr (kIsMasked) {
-            return make_unsupported("mask: this kernel serves rows without one");
-        } else {
-            const auto launch = [&](auto is_staged) {
-                const auto kernel = softmax_warp_rows<kRows, t.elems, t.together, is_staged.value>;
-                const std::int64_t floats = is_staged.value ? kRows * t.together * params.columns : 0;
-                return launch_kernel(kernel, divide_up(params.rows, kRows * t.together), kRows * kWarpSize,
-                                     static_cast<int>(floats * sizeof(float)), stream, params);
-            };
-            if constexpr (t.staged != 0) {
-                if (lie_in_run(params)) return launch(std::true_type{});
-            }
-            return launch(std::false_type{});
+        const auto launch = [&](auto is_staged) {
+            const auto kernel = softmax_warp_rows<kRows, t.elems, t.together, is_staged.value>;
+            const std::int64_t floats = is_staged.value ? kRows * t.together * params.columns : 0;
+            return launch_kernel(kernel, divide_up(params.rows, kRows * t.together), kRows * kWarpSize,
+                                 static_cast<int>(floats * sizeof(float)), stream, params);
+        };
+        if constexpr (t.staged != 0) {
+            if (lie_in_run(params)) return launch(std::true_type{});
         }
+        return launch(std::false_type{});
     }
 };
 
@@ -155,9 +151,11 @@ AicfStatus launch(const Params& params, void*, cudaStream_t stream) {
         using Element = decltype(element);
         if constexpr (requires { typename AICF_KERNEL<Element, false>; }) {
             if (params.mask == AICF_SOFTMAX_MASK_NONE) return AICF_KERNEL<Element, false>::launch(params, stream);
+        }
+        if constexpr (requires { typename AICF_KERNEL<Element, true>; }) {
             return AICF_KERNEL<Element, true>::launch(params, stream);
         } else {
-            return refuse_dtype(params.dtype);
+            return refuse_dtype(params.dtype);  // the kernel's domain has none of these
         }
     });
 }
