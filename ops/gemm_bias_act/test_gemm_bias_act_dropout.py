@@ -36,8 +36,8 @@ VARIANTS = {
     # Whole sums, and sums of four blocks that one of them stores: the second takes three times as long to compile.
     **{name: find_pipelined(splits) for name, splits in (("pipelined", 1), ("split", 4))},
 }
-# One element at a time, and four, which may begin anywhere in a block of random numbers. Pairs of 16 bits and split sums are slow.
-FAST_KERNELS = ("naive", "pipelined")
+# One element at a time. Four, which may begin anywhere in a block of random numbers, pairs of 16 bits and split sums are slow.
+FAST_KERNELS = ("naive",)
 
 Array = NDArray[np.float64]
 Open = Callable[[str], Launchable]

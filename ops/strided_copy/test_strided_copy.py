@@ -24,7 +24,7 @@ UNDER_TEST = OpUnderTest(Path(__file__).parent)
 OP = UNDER_TEST.op
 VARIANTS = {k.name: k.bind(k.variants[0]) for k in OP.kernels}
 # Proved by the fast tests; the slow ones prove the others.
-FAST_KERNELS = ("naive", "merged")
+FAST_KERNELS = ("merged",)
 # Of packed and gathered, whichever test is first: nvcc takes a quarter of a minute for each.
 of_large_kernels = pytest.mark.slow
 BENCH = OP.select_problems("bench")
@@ -161,6 +161,7 @@ def test_short_axes_that_go_on_in_others_share_a_tile(
 CUT = [(3, 61, 259), (1, 300, 777), (150, 129, 131), (9, 260, 1031)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gap", [0, 1, 3])
 @pytest.mark.parametrize("dtype", ["uint8", "int16", "int32", "int64"])
 @pytest.mark.parametrize("shape", CUT, ids=str)

@@ -123,6 +123,7 @@ def test_a_fallback_serves_any_sizes_and_strides_in_every_dtype_and_layout(devic
     assert open_registry().select("gemm_bias_act", problem, HwCaps.of(device)).launch
 
 
+@pytest.mark.slow
 def test_device_arrays_stay_on_the_device_and_a_second_call_has_its_plan(device: Device) -> None:
     call = OpCall("softmax", open_registry())
     values = draw((6, 100))
@@ -154,6 +155,7 @@ def test_padded_rows_are_read_where_they_lie(device: Device) -> None:
     check(SOFTMAX, OpProblem({"rows": 4, "columns": 30}), {"x": values}, {"y": aicf.ops.softmax(padded).copy_to_host()})
 
 
+@pytest.mark.slow
 def test_an_address_that_a_kernel_cannot_take_gets_another_kernel(device: Device) -> None:
     values, weights = draw((16, 24), ml_dtypes.bfloat16), draw((40, 24), ml_dtypes.bfloat16)
     buffer = device.allocate(16 * 24 * 2 + 2)

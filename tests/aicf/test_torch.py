@@ -146,6 +146,7 @@ def test_an_op_without_a_backward_op_says_so_when_it_is_asked_for_a_gradient(pla
     assert not aicf.ops.reduce(x.detach(), reduction="sum", over="columns").requires_grad
 
 
+@pytest.mark.slow
 def test_an_activations_gradient_is_differentiated(place: str) -> None:
     dy, z = draw(4, 8, place=place, dtype=torch.bfloat16).requires_grad_(), draw(4, 8, place=place, dtype=torch.bfloat16)
     aicf.ops.gemm_backward(dy, z=z, act="silu", with_dbias=False).sum().backward()

@@ -129,6 +129,7 @@ def _ask(calls: EntryPoints, params: ctypes.Structure) -> str:
     return status.read_reason()
 
 
+@pytest.mark.slow
 def test_a_call_is_checked_by_the_chains_own_operands(device: Device, frozen: FrozenOp, engine: FrozenKernel) -> None:
     kernel, library = build_chain(engine, UNSEEN, is_emulated=device.is_emulated)
     calls = EntryPoints(kernel.manifest["entry_points"], library)

@@ -90,6 +90,7 @@ def list_symbols(archive: Path) -> set[str]:
     return {line.split()[-1] for line in lines if len(line.split()) == 3}
 
 
+@pytest.mark.slow
 def test_the_library_has_the_calls_and_the_chosen_kernels_and_nothing_else(built: Built) -> None:
     expected = {"aicf_list_kernels"}
     for op in select(find_frozen_dir(), built.ops, ["sm_90a"], PATTERNS):

@@ -54,6 +54,7 @@ def run(program: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Run
     return call
 
 
+@pytest.mark.slow
 def test_compile_links_the_runtime_and_the_driver_with_no_further_option(program: Path) -> None:
     done = subprocess.run([*DEVICE, "run", str(program), "driver"], capture_output=True, text=True, env=environment(), check=False)
     assert done.stdout == "1 devices\ncudaSuccess 0\n", done.stderr

@@ -27,6 +27,7 @@ def _fibonacci(n: int) -> int:
     return n if n < 2 else _fibonacci(n - 1) + _fibonacci(n - 2)
 
 
+@pytest.mark.slow
 def test_virtual_functions_recursion_templates_and_lambdas(kernels: Kernels) -> None:
     arrays, reports = kernels.run("calls", np.zeros(32, np.float32))
     areas = [(i + 1.0) ** 2 if i % 2 else 3 * (i + 0.5) ** 2 for i in range(32)]

@@ -42,7 +42,7 @@ def open_built(name: str, variant_name: str) -> tuple[Op, Any, Launchable]:
     return loaded.op, kernel.domain(variant.tunables), open_variant(loaded.op, build_binding(loaded, toolchain), build.library, variant)
 
 
-@pytest.mark.parametrize(("name", "variant"), [pytest.param(*p, marks=[pytest.mark.slow] * (p[0] == "gemm_bias_act")) for p in PROBED])
+@pytest.mark.parametrize(("name", "variant"), [pytest.param(*p, marks=[pytest.mark.slow] * (p[0].startswith("gemm"))) for p in PROBED])
 def test_a_domain_that_lies_in_any_condition_is_caught(device: Device, name: str, variant: str) -> None:
     op, domain, launchable = open_built(name, variant)
     assert find_disagreement(op, domain, launchable) == ""

@@ -76,6 +76,7 @@ def refuse(frozen_dir: Path, record: Path) -> dict[str, str]:
     return {g.name: g.detail for g in done.gates if not g.passed}
 
 
+@pytest.mark.slow
 def test_a_record_becomes_a_row_that_comes_and_goes_with_the_history(frozen_dir: Path, tmp_path: Path) -> None:
     rows = [
         make_row(128, 7.0),
@@ -203,6 +204,7 @@ def test_rows_that_contradict_the_op_are_refused(frozen_dir: Path, tmp_path: Pat
         read_op(OP, frozen_dir)
 
 
+@pytest.mark.slow
 def test_the_verb_adopts_from_a_record_or_says_why_not(frozen_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.verbs.promote.find_frozen_dir", lambda: frozen_dir)
     record = make_record(tmp_path / "drawn.json", make_row(128, 7.0))

@@ -87,6 +87,7 @@ def test_what_promote_wrote_agrees(frozen_dir: Path) -> None:
     assert read_kernel(frozen.folder, KERNEL).manifest["variant"] == "plain/threads32"
 
 
+@pytest.mark.slow
 def test_the_projects_own_set_agrees() -> None:
     findings = [f.describe() for op in list_frozen_ops(find_frozen_dir()) for f in check_op(find_frozen_dir(), op)]
     assert findings == []

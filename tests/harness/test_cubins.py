@@ -64,6 +64,7 @@ def describe(kernel: SassKernel) -> dict[str, Any]:
     return {"name": kernel.name, "rows": rows, "labels": sorted(kernel.labels.values()), "targets": targets, "stalls": kernel.stalls}
 
 
+@pytest.mark.slow
 def test_kernels_of_joined_cubins_are_those_of_each(tmp_path: Path) -> None:
     toolchain = find_toolchain()
     libraries = [build(tmp_path, "one", STEP="1.0f", OTHER="left"), build(tmp_path, "two", STEP="p[7]", OTHER="right")]

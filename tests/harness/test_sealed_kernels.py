@@ -27,6 +27,7 @@ OP = "softmax"
 KERNEL = "naive__threads64__7036f2d1"
 
 
+@pytest.mark.slow
 def test_a_sealed_kernel_is_built_once_and_right(device: Device) -> None:
     loaded = find_op(OP)
     load_binding(build_binding(loaded, find_toolchain()))  # of the op as it is: the sealed one's must not be taken for it

@@ -55,6 +55,7 @@ def list_imports(path: Path) -> set[str]:
     return found
 
 
+@pytest.mark.slow
 def test_nothing_of_the_package_asks_for_a_general_name(site: Path) -> None:
     assert [p.name for p in site.iterdir()] == ["aicf"]
     sources = [p for p in (site / "aicf").rglob("*.py") if not {"frozen", "templates"} & set(p.parts)]

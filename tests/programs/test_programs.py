@@ -15,6 +15,7 @@ from device.toolchain import find_toolchain
 FOLDER = Path(__file__).parent
 # nvcc takes long for each: half a minute or more for most.
 SLOW = (
+    "cooperative_groups.cu",
     "libcudacxx.cu",
     "cub_and_thrust.cu",
     "cutlass/cute.cu",

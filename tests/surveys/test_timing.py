@@ -91,6 +91,7 @@ def test_only_such_problems_are_drawn_as_are_asked_for() -> None:
     assert draw_unmeasured(op, core, 2, 3, make_filter(op, ["N=100000"])) == []
 
 
+@pytest.mark.slow
 def test_regret_is_of_the_chosen_kernel_against_all_that_serve(device: RuntimeDevice) -> None:
     op = find_op("transpose").op
     sizes = ((3, 40), (5, 300), (2, 9000))
@@ -176,6 +177,7 @@ def test_operands_are_filled_where_they_are_said_to_lie(device: RuntimeDevice) -
         assert large["table"] % 256 == 0
 
 
+@pytest.mark.slow
 def test_problems_with_strides_are_asked_about_as_they_were_timed(device: RuntimeDevice) -> None:
     """A record without them was taken for rows that follow each other: other kernels are the fastest there."""
     op = find_op("softmax").op

@@ -126,7 +126,7 @@ def test_a_function_and_its_gradients_are_pytorchs(name: str) -> None:
         assert np.allclose(gradient, y.grad.numpy(), rtol=1e-11, atol=1e-12), f"input {i}"
 
 
-@pytest.mark.parametrize("way", ["compiled", "eager", "cuda"])
+@pytest.mark.parametrize("way", ["compiled", "eager", pytest.param("cuda", marks=pytest.mark.slow)])
 def test_a_long_training_has_the_losses_of_pytorch(way: str, device: Device, by_tier: Callable[[int, int], int]) -> None:
     """The same weights and batches in fp32, 1000 steps where that takes seconds: no loss is further than a thousandth away."""
     count = by_tier(200, 1000) if way == "compiled" or not device.is_emulated else 200

@@ -58,6 +58,7 @@ def test_a_step_that_differs_is_planned(planned: list[str], other: dict[str, Any
     assert len(planned) == 2
 
 
+@pytest.mark.slow
 def test_a_kernel_that_is_left_out_later_has_everything_planned_again(device: object, planned: list[str]) -> None:
     step = compile_it(backend="cuda")
     compile_it(backend="cuda")

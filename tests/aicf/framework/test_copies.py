@@ -121,6 +121,7 @@ VALUES = np.random.default_rng(5).normal(size=(2, 3, 9, 5)).astype(np.float32)
 DTYPES = ["float32", "float16", "bfloat16"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_plan_has_a_launch_for_each(device: Device, name: str, dtype: str) -> None:

@@ -175,6 +175,7 @@ def test_an_update_in_place_is_the_truths(decoupled: bool, factor: float | None)
         assert np.array_equal(y, before) is (factor is not None and not factor > 0.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("keep", ["none", "units", "rows"])
 def test_statistics_are_in_fp32_of_values_as_they_are(keep: str, dtype: str) -> None:
@@ -299,6 +300,7 @@ def test_two_streams_have_the_bits_of_one() -> None:
         np.testing.assert_array_equal(one, two)
 
 
+@pytest.mark.slow
 def test_a_call_that_was_made_before_is_made_again_of_other_arrays() -> None:
     """The kernel and its parameters are kept, for the attributes and shapes that they are of; addresses are not."""
     rng = np.random.default_rng(4)

@@ -179,6 +179,7 @@ def test_a_guard_that_finds_nothing_is_found(monkeypatch: pytest.MonkeyPatch) ->
     assert measure(liar) > BOUND
 
 
+@pytest.mark.slow
 def test_a_device_runs_what_is_kept_in_fp32(device: object) -> None:
     guarded = aicf.compile(make(), [Tensor(X)], backend="cuda", amp="bfloat16", amp_bound=BOUND)
     products = [s.outputs[0].type.dtype for s in guarded.plan.steps if s.op == "gemm_bias_act"]

@@ -283,6 +283,7 @@ def test_a_batch_of_another_size_has_the_same_scale() -> None:
     assert step.state_dict()["control:loss_scale"] == 2.0**9 and step.state_dict()["control:step"] == 2
 
 
+@pytest.mark.slow
 def test_many_steps_at_once_leave_out_those_that_overflow(device: object) -> None:
     batches = [*BATCHES[:2], BAD, *BATCHES[2:5]]
     one, many = (compile_it(backend="cuda", loss_scale=optim.LossScale(2.0**10, interval=INTERVAL)) for _ in range(2))

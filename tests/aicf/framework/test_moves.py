@@ -74,6 +74,7 @@ class Attention(nn.Module):
         return self.out((weights @ value).permute(0, 2, 1, 3).reshape(10, 8))
 
 
+@pytest.mark.slow
 def test_a_step_with_heads_trains_as_the_truth_does() -> None:
     x, y = RNG.normal(size=(2, 5, 8)).astype(np.float32), np.arange(10) % 3
     losses = {}

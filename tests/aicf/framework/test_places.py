@@ -45,6 +45,7 @@ def test_other_copies_stay_apart(second: Step) -> None:
     assert find_joined([first, second]) == []
 
 
+@pytest.mark.slow
 def test_the_ring_of_observers_is_brought_into_place_by_one_copy(device: Device) -> None:
     model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
     batch = Tensor(np.ones((16, 6), np.float32), backend="cuda"), Tensor(np.zeros(16, np.int64), backend="cuda")

@@ -98,6 +98,7 @@ def test_constants_are_arrays_of_their_own(cuda: CudaBackend) -> None:
     assert [np.signbit(each.copy_to_host()).item() for each in with_zero] == [False, True]
 
 
+@pytest.mark.slow
 def test_clones_and_gradients_share_no_memory(cuda: CudaBackend) -> None:
     for x in (draw(cuda, 2, 3), Tensor(np.arange(6), backend=cuda)):
         expected = x.numpy().copy()

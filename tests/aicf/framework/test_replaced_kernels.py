@@ -71,6 +71,7 @@ def check(program: aicf.train.Program) -> None:
         np.testing.assert_allclose(program(X).numpy(), nn.Softmax()(Tensor(X)).numpy(), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_kernel_that_does_not_compile_is_replaced(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     broken = find_chosen()
     break_kernel(folder, broken)

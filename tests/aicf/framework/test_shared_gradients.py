@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import aicf
 from aicf import Tensor, nn, optim
@@ -21,6 +22,7 @@ class Beside(nn.Module):
         return self.inner(x) + self.straight(x)
 
 
+@pytest.mark.slow
 def test_two_parameters_with_one_gradient_are_trained(device: Device) -> None:
     x = np.random.default_rng(0).normal(size=(16, 4)).astype(np.float32)
     batch = [x, x[:, :1] * x[:, 1:2]]

@@ -138,6 +138,7 @@ ANY_RULE = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(ANY_RULE, min_size=2, max_size=5))
 def test_after_any_rewrites_an_attention_is_whole_and_computes_what_was_promised(device: Device, todo: list[Rule]) -> None:

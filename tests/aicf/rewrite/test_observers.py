@@ -278,6 +278,7 @@ def test_a_rewrite_that_was_built_ahead_plans_nothing_nor_does_the_next_like_it(
     assert len(planned) == count + 3
 
 
+@pytest.mark.slow
 def test_a_snapshot_on_the_device_waits_for_nothing_and_its_memory_is_used_again(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     run = Run(make_step("cuda", build=make_shared_adamw))
     run.step.run((X[:16], Y[:16]))
