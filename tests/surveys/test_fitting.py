@@ -57,6 +57,7 @@ _PARTS = (
     "more-{}-3",
     "more-{}-4",
     "fp32-{}-3",
+    "drawn-{}-2",
 )
 TIMES = [find_folder() / f"h200-{part.format(OP)}.json" for part in _PARTS]
 DEVICE = "NVIDIA H200"
@@ -114,7 +115,7 @@ def test_the_committed_survey_comes_out_of_the_committed_times_bit_for_bit() -> 
     # Without the problems whose rows are strided as the population has them, and those of which all kernels were timed, which are harder.
     assert 0 < fit_times(find_frozen_dir(), read_times(OP, TIMES[:3]), ARCH).held_out.mean < 0.02
     told = found.describe()
-    assert "3009 problems, 60 kernels, not for bfloat16" in told and "held out in turn: mean 1.64 %" in told
+    assert "3069 problems, 60 kernels, not for bfloat16" in told and "held out in turn: mean 1.59 %" in told
 
 
 def test_few_problems_make_a_model_of_few_weights() -> None:
