@@ -125,6 +125,8 @@ THREADS = Tunable("threads", (32, 64, 128, 256, 512, 1024), "threads of a block"
 GROUP = Tunable("threads", (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024), "threads that take a row")
 ROWS = Tunable("rows", (1, 2, 4, 8, 16, 32, 64, 128, 256), "rows, and so groups of threads, of a block")
 SLAB_THREADS = Tunable("threads", (64, 128, 256), "threads of a block: rows that it takes at a time, by width")
+RUN_THREADS = Tunable("threads", (256,), "threads of a block: whole rows, or some together that are whole accesses")
+RUN_BLOCKS = Tunable("blocks", (132, 264, 396), "blocks at most: all that run at once, as the last of more would have a chip alone")
 WIDTH = Tunable("width", (2, 4, 8, 16, 32), "accesses of 16 bytes along a row that a block makes")
 BLOCKS = Tunable("blocks", (132, 264, 528, 1056, 2112), "blocks in all, about, where a result is cut into parts")
 CLUSTER = Tunable("cluster", (1, 2, 4, 8), "blocks, of one cluster, that take the same columns")
@@ -148,9 +150,19 @@ LANES_FIT = Constraint(
 MOST_OF_A_LANE = 64
 
 
-def _serve(*overs: str, max_rows: int = 2**31 - 1, max_columns: int = 2**35) -> tuple[Count | OneOf, ...]:
-    served = (Count({"rows": 1}, max=max_rows), Count({"columns": 1}, max=max_columns))
+# Columns of a matrix that column_runs takes: a block of it has threads for some rows of one element an access.
+_FEW_COLUMNS = 256
+
+
+def _serve(*overs: str, max_rows: int = 2**31 - 1, min_columns: int = 1, max_columns: int = 2**35) -> tuple[Count | OneOf, ...]:
+    served = (Count({"rows": 1}, max=max_rows), Count({"columns": 1}, min=min_columns, max=max_columns))
     return (*served, OneOf("over", overs)) if overs else served
+
+
+def _find_least_columns(width: int) -> int:
+    """Return the columns that blocks of this width are for: with less than half of a lane's access each, most lanes would be idle."""
+    most_of_any_row, elems = 8, 4
+    return 1 if width <= most_of_any_row else elems * width
 
 
 KERNELS = (
@@ -196,7 +208,8 @@ KERNELS = (
             {"threads": 256, "width": 8, "blocks": 1056},
             {"threads": 256, "width": 32, "blocks": 1056},
         ),
-        domain=lambda t: _serve("rows", max_columns=2**31 - 1),
+        # Of rows that are much shorter than a block is wide most lanes are idle, and so few are left that each has waits without end.
+        domain=lambda t: _serve("rows", min_columns=_find_least_columns(t["width"]), max_columns=2**31 - 1),
         # Packs of 16 bits, and two rounds of loads: the least that a part of a column is cut to.
         tile=lambda t: {"columns": 8 * t["width"], "rows": 8 * (t["threads"] // t["width"])},
     ),
@@ -220,6 +233,16 @@ KERNELS = (
         # A region of the op's axes: from more rows on, too few threads have too many waits.
         domain=lambda t: _serve("rows", max_rows=_MANY_ROWS, max_columns=2**31 - 1),
         tile=lambda t: {"columns": t["threads"] * t["bytes"] // 2},
+    ),
+    Kernel(
+        "column_runs",
+        "rows of few columns as one run of accesses, of which a thread has those of the same columns; then the parts are put together",
+        (RUN_THREADS, RUN_BLOCKS),
+        (),
+        ({"threads": 256, "blocks": 264}, {"threads": 256, "blocks": 396}),
+        domain=lambda t: _serve("rows", max_columns=_FEW_COLUMNS),
+        # Two accesses of 16 bytes for each thread, of rows of the most columns: the least that a part is cut to.
+        tile=lambda t: {"rows": 16 * t["threads"] // _FEW_COLUMNS},
     ),
     Kernel(
         "row_packs",
@@ -258,7 +281,7 @@ KERNELS = (
     ),
 )
 _FEW_SUMMED = 16  # rows that a thread reads one after the other
-_NAIVE, _GROUPS, _ROW_PARTS, _COLUMN_PARTS, _, _, _, _WHOLE, _ATOMIC = KERNELS
+_NAIVE, _GROUPS, _ROW_PARTS, _COLUMN_PARTS, _, _, _, _, _WHOLE, _ATOMIC = KERNELS
 # The bytes of a row from which a block is too few threads for it.
 _LONG_BYTES = 1 << 16
 # Rows of which four threads each fill a chip: more threads for one only make more blocks, each with a wait of its own.
