@@ -159,6 +159,16 @@ def _serve(*overs: str, max_rows: int = 2**31 - 1, min_columns: int = 1, max_col
     return (*served, OneOf("over", overs)) if overs else served
 
 
+# Rows for each thread of a group of blocks: 32 rounds of 16 loads, of each of which a warp has a row.
+_ROWS_OF_A_THREAD = 16
+
+
+def _find_most_rows(lanes: int) -> int:
+    """Return the rows that groups of lanes are for: beyond a warp a row is a block, which pays only where rows are few."""
+    warp, blocks_of_a_chip = 32, 2112
+    return 2**31 - 1 if lanes <= warp else blocks_of_a_chip
+
+
 def _find_least_columns(width: int) -> int:
     """Return the columns that blocks of this width are for: with less than half of a lane's access each, most lanes would be idle."""
     most_of_any_row, elems = 8, 4
@@ -195,8 +205,9 @@ KERNELS = (
         (THREADS, BLOCKS),
         (),
         ({"threads": 256, "blocks": 1056},),
-        domain=lambda t: _serve("columns"),
-        tile=lambda t: {"rows": 1},  # at least: where rows are many a block takes one
+        # Of more rows a block would take one whole, however short.
+        domain=lambda t: _serve("columns", max_rows=t["blocks"]),
+        tile=lambda t: {"rows": 1},
     ),
     Kernel(
         "column_parts",
@@ -219,7 +230,8 @@ KERNELS = (
         (THREADS, CLUSTER),
         (),
         ({"threads": 32, "cluster": 1}, {"threads": 256, "cluster": 1}, {"threads": 512, "cluster": 8}),
-        domain=lambda t: _serve("rows", max_columns=2**31 - 1),
+        # Of more rows a thread has so many waits that several blocks for a column, and a second launch, are faster.
+        domain=lambda t: _serve("rows", max_rows=_ROWS_OF_A_THREAD * t["threads"] * t["cluster"], max_columns=2**31 - 1),
         # 32 columns, of which each block of a cluster has its share.
         tile=lambda t: {"columns": 32 // t["cluster"]},
         min_arch=90,
@@ -255,7 +267,7 @@ KERNELS = (
             {"threads": 128, "lanes": 4, "rows": 1},
             {"threads": 256, "lanes": 1, "rows": 4},
         ),
-        domain=lambda t: _serve("columns", max_columns=MOST_OF_A_LANE * t["lanes"]),
+        domain=lambda t: _serve("columns", max_rows=_find_most_rows(t["lanes"]), max_columns=MOST_OF_A_LANE * t["lanes"]),
         tile=lambda t: {"rows": t["threads"] // t["lanes"] * t["rows"]},
     ),
     Kernel(

@@ -41,7 +41,7 @@ SERVED = [(kernel, over) for kernel, overs in OVERS.items() for over in overs]
 # `atomic` adds sums alone.
 EXACT = [(kernel, over) for kernel, over in SERVED if kernel != "atomic"]
 # The most that a kernel serves.
-MOST_ROWS, MOST_COLUMNS = {"column_packs": 264}, {"row_packs": 16384, "column_runs": 256}
+MOST_ROWS, MOST_COLUMNS = {"column_packs": 264, "row_parts": 1056}, {"row_packs": 16384, "column_runs": 256}
 BENCH = OP.select_problems("bench")
 
 Thin = Callable[[Effort], Effort]
