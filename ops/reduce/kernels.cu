@@ -231,16 +231,13 @@ __global__ void __launch_bounds__(kWidth* kLanes, kColumnBlocks<Reduction, Colum
     }
 }
 
-// Columns of a block that puts parts together, at most.
-inline constexpr int kFinishWidthLog = 5;
-
 // Puts the parts of each column together, in an order that follows from their number. A block takes 2^width_log columns, and all its
 // threads have a share of their parts: neighbouring threads neighbouring columns, and all loads of a thread, nearly always, one wait.
 template <class Reduction, int kThreads>
 __global__ void __launch_bounds__(kThreads)
     reduce_finish_columns(const ReduceParams p, const typename Reduction::State* partials, int num_parts, int width_log) {
     using State = typename Reduction::State;
-    constexpr int kWarps = kThreads / kWarpSize, kTogether = kHasPlaces<Reduction> ? 8 : 16;
+    constexpr int kWarps = kThreads / kWarpSize, kTogether = 8;
     // A column further apart, so that the lanes of a column are in different banks.
     __shared__ State shared[2 * kThreads];
     const int width = 1 << width_log, lanes = kThreads >> width_log, pitch = width + 1;

@@ -146,17 +146,18 @@ AicfStatus launch_column_parts(const Call& call, const Target<typename Reduction
 template <class Reduction>
 AicfStatus finish_columns(const Call& call, unsigned parts) {
     const auto* partials = static_cast<const typename Reduction::State*>(call.workspace);
-    int width_log = 0;
-    while (width_log < kFinishWidthLog && 1 << width_log < call.p.columns) ++width_log;
+    // By few threads where parts are few, and else by few columns: so up to eight loads are all that a thread has.
+    constexpr unsigned kFewParts = 32;
+    constexpr int kFewThreads = 256, kFewPartsWidthLog = 5, kManyThreads = 1024, kManyPartsWidthLog = 4;
+    int width_log = parts <= kFewParts ? kFewPartsWidthLog : kManyPartsWidthLog;
+    while (width_log > 0 && 1 << (width_log - 1) >= call.p.columns) --width_log;
     const auto blocks = static_cast<unsigned>(divide_up(call.p.columns, 1 << width_log));
     const auto launch = [&](auto threads) {
         constexpr int kFinishThreads = decltype(threads)::value;
         return launch_early(reduce_finish_columns<Reduction, kFinishThreads>, blocks, kFinishThreads, 0, 1, call.stream, call.p, partials,
                             static_cast<int>(parts), width_log);
     };
-    // Few parts are few loads for few threads, too.
-    constexpr unsigned kFewParts = 32;
-    return parts <= kFewParts ? launch(std::integral_constant<int, 256>{}) : launch(std::integral_constant<int, 1024>{});
+    return parts <= kFewParts ? launch(std::integral_constant<int, kFewThreads>{}) : launch(std::integral_constant<int, kManyThreads>{});
 }
 
 template <class Reduction, class Element>

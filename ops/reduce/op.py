@@ -170,8 +170,8 @@ def _find_most_rows(lanes: int) -> int:
 
 
 def _find_least_columns(width: int) -> int:
-    """Return the columns that blocks of this width are for: with less than half of a lane's access each, most lanes would be idle."""
-    most_of_any_row, elems = 8, 4
+    """Return the columns that blocks of this width are for: of fewer most lanes would be idle, even of fp32 a quarter."""
+    most_of_any_row, elems = 8, 3
     return 1 if width <= most_of_any_row else elems * width
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from device import Device
 from harness.pytest_plugin import GpuBenchmark
 from harness.spec import Launchable, Problem, Variant
+from harness.spec.conditions import find_broken
 from harness.testing import OpUnderTest
 from harness.timing.batches import Mode
 from harness.verify.case import Case
@@ -241,6 +242,18 @@ def test_columns_of_few_rows_are_taken_whole(rows: int, kernel: str) -> None:
 )
 def test_blocks_of_columns_are_as_wide_as_leaves_few_lanes_idle(rows: int, columns: int, dtype: str, width: int) -> None:
     assert f"_width{width}_" in _choose(rows, columns, dtype, "rows")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("over", ["rows", "columns"])
+def test_what_is_chosen_serves(dtype: str, over: str) -> None:
+    assert OP.choose is not None
+    for rows in (1, 16, 17, 263, 264, 1056, 1057, 100000):
+        for columns in (1, 3, 111, 112, 127, 128, 223, 224, 256, 257, 1024, 40000):
+            problem = Problem({"rows": rows, "columns": columns}, {"dtype": dtype, "result_dtype": dtype, "reduction": "max", "over": over})
+            variant = OP.choose(problem).variant
+            domain = OP.find_kernel(variant.kernel).domain
+            assert domain is not None and find_broken(domain(variant.tunables), OP.find_facts(problem)) is None
 
 
 @pytest.mark.parametrize(
