@@ -9,6 +9,7 @@
 // | column_parts | rows          | a block takes a few columns of every n-th rows, then the parts of each column are put together |
 // | column_groups | rows         | a block, or a cluster of blocks, takes a few columns whole, 16 rows a thread in flight: one launch |
 // | column_packs | rows          | a thread takes the columns of one access through all rows: one wait, and nothing to put together |
+// | column_runs  | rows          | rows of few columns as one run of accesses, each thread with the same columns; then the parts |
 // | row_packs    | columns       | few threads per row, several short rows at a time: accesses as wide as rows begin on          |
 // | whole        | all           | every block takes a part, then one block puts the parts together                           |
 // | atomic       | rows, all     | blocks add their parts to the result as they end: not the same bits on every run           |
@@ -230,26 +231,35 @@ __global__ void __launch_bounds__(kWidth* kLanes, kColumnBlocks<Reduction, Colum
     }
 }
 
-inline constexpr int kFinishWidth = 32;
-
-// Puts the parts of each column together, in their order within each of kLanes lanes. A block takes kFinishWidth columns.
-template <class Reduction, int kLanes>
-__global__ void __launch_bounds__(kFinishWidth* kLanes)
-    reduce_finish_columns(const ReduceParams p, const typename Reduction::State* partials, std::int64_t num_parts) {
-    __shared__ typename Reduction::State shared[kLanes][kFinishWidth];
+// Puts the parts of each column together, in an order that follows from their number. A block takes 2^width_log columns, and all its
+// threads have a share of their parts: neighbouring threads neighbouring columns, and all loads of a thread, nearly always, one wait.
+template <class Reduction, int kThreads>
+__global__ void __launch_bounds__(kThreads)
+    reduce_finish_columns(const ReduceParams p, const typename Reduction::State* partials, int num_parts, int width_log) {
+    using State = typename Reduction::State;
+    constexpr int kWarps = kThreads / kWarpSize, kTogether = 8;
+    // A column further apart, so that the lanes of a column are in different banks.
+    __shared__ State shared[2 * kThreads];
+    const int width = 1 << width_log, lanes = kThreads >> width_log, pitch = width + 1;
+    const int thread = static_cast<int>(threadIdx.x), rank = thread & (width - 1), lane = thread >> width_log;
+    const std::int64_t begin = static_cast<std::int64_t>(blockIdx.x) << width_log;
+    const State* const column = partials + begin + rank;
+    State state = Reduction::start();
     wait_for_predecessor();
-    const int rank = static_cast<int>(threadIdx.x) % kFinishWidth, lane = static_cast<int>(threadIdx.x) / kFinishWidth;
-    const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * kFinishWidth + rank;
-    auto state = Reduction::start();
-    if (column < p.columns) {
-        for (std::int64_t i = lane; i < num_parts; i += kLanes) state = Reduction::combine(state, partials[i * p.columns + column]);
+    if (begin + rank < p.columns) {
+        visit_rounds<kTogether>(
+            lane, num_parts, lanes, [&](std::int64_t i) { return column[i * p.columns]; },
+            [&](int, State part, std::int64_t) { state = Reduction::combine(state, part); });
     }
-    shared[lane][rank] = state;
+    shared[lane * pitch + rank] = state;
     __syncthreads();
-    if (lane != 0 || column >= p.columns) return;
-#pragma unroll 8
-    for (int other = 1; other < kLanes; ++other) state = Reduction::combine(state, shared[other][rank]);
-    write_result(p, column, state, p.rows);
+    for (int i = thread / kWarpSize; i < width && begin + i < p.columns; i += kWarps) {
+        State result = Reduction::start();
+        for (int other = thread % kWarpSize; other < lanes; other += kWarpSize)
+            result = Reduction::combine(result, shared[other * pitch + i]);
+        result = reduce_group<kWarpSize>(result, static_cast<State*>(nullptr), [](auto a, auto b) { return Reduction::combine(a, b); });
+        if (thread % kWarpSize == 0) write_result(p, begin + i, result, p.rows);
+    }
 }
 
 // Rows that a thread of column_groups loads before it uses the first.
@@ -365,6 +375,80 @@ __global__ void __launch_bounds__(kThreads, kStripBlocks<kThreads>) reduce_colum
     } else if (const std::uint32_t column = thread + packs * (kElems - 1); kElems > 1 && column < columns) {
         take_columns(std::integral_constant<int, 1>{}, column);
     }
+}
+
+// How column_runs cuts a matrix into accesses. A period is the fewest rows that are whole accesses: one, or where rows follow each other
+// as many as end on a boundary of accesses.
+struct Runs {
+    std::int64_t period_bytes;  // from a period to the next
+    std::int64_t accesses;      // that each thread has, in whole rounds of all threads
+    std::int64_t more;          // threads that have one more
+    int period, period_rows;    // accesses of a period, and its rows
+    int threads;                // of a block, that have whole periods
+    int tail;                   // elements behind the last whole access
+};
+
+// Blocks of it that a multiprocessor is to hold: three, but two where states with a place or the addresses of twice as many narrow accesses
+// want more registers.
+template <class Reduction, int kThreads, int kBytes>
+inline constexpr int kRunBlocks = (kHasPlaces<Reduction> || kBytes < 8 ? 512 : 768) / kThreads;
+
+// Over rows of few columns: a block takes neighbouring periods at a time, whose every byte is asked for, and each thread has the same
+// columns in all of them.
+template <class Reduction, class Element, int kThreads, int kElems>
+__global__ void __launch_bounds__(kThreads, kRunBlocks<Reduction, kThreads, kElems* static_cast<int>(sizeof(Element))>)
+    reduce_column_runs(const ReduceParams p, const Runs runs, const Target<typename Reduction::State> target) {
+    using State = typename Reduction::State;
+    __shared__ alignas(16) State shared[kThreads * kElems];
+    allow_successor();
+    const int thread = static_cast<int>(threadIdx.x), columns = static_cast<int>(p.columns);
+    const int at_once = runs.threads / runs.period, number = thread / runs.period;
+    // The first of the thread's accesses, which are `step` periods apart, and what that is of its period.
+    const std::int64_t period = static_cast<std::int64_t>(blockIdx.x) * at_once + number,
+                       step = static_cast<std::int64_t>(gridDim.x) * at_once;
+    const int offset = (thread - number * runs.period) * kElems;
+    State states[1][kElems];
+    if (thread < runs.threads) {
+        const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * runs.threads + thread;
+        const char* const at[1] = {static_cast<const char*>(p.x) + period * runs.period_bytes + offset * static_cast<int>(sizeof(Element))};
+        const int counts[1] = {static_cast<int>(runs.accesses) + (first < runs.more ? 1 : 0)};
+        take_strips<Reduction, Element>(states, at, step * runs.period_bytes, counts, [](int access, int) { return access; });
+        if (kElems > 1 && runs.tail > 0 && first == runs.more) {
+            const auto* const last = reinterpret_cast<const Element*>(at[0] + counts[0] * step * runs.period_bytes);
+#pragma unroll
+            for (int i = 0; i < kElems - 1; ++i) {
+                if (i < runs.tail) states[0][i] = Reduction::take(states[0][i], to_float(last[i]), counts[0]);
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < kElems; ++i) {
+            // The number of an access becomes a row.
+            if constexpr (kHasPlaces<Reduction>) {
+                State& found = states[0][i];
+                if (found.key != 0) found.place = (period + found.place * step) * runs.period_rows + (offset + i) / columns;
+            }
+            shared[thread * kElems + i] = states[0][i];
+        }
+    }
+    __syncthreads();
+    // The states lie as elements do in memory, a column's equally far apart. Threads of whole rows have some each, and then halves of them
+    // are put onto halves.
+    int sharers = kThreads / columns;
+    const int together = sharers * columns;
+    State state = Reduction::start();
+    if (thread < together) {
+#pragma unroll 4
+        for (int i = thread; i < runs.threads * kElems; i += together) state = Reduction::combine(state, shared[i]);
+    }
+    __syncthreads();
+    shared[thread] = state;
+    while (sharers > 1) {
+        const int left = (sharers + 1) / 2;
+        __syncthreads();
+        if (thread < (sharers - left) * columns) shared[thread] = state = Reduction::combine(state, shared[thread + left * columns]);
+        sharers = left;
+    }
+    if (thread < columns) deliver<false>(p, target, static_cast<std::int64_t>(blockIdx.x) * columns + thread, thread, state, p.rows);
 }
 
 // -------------------------------------------------------------------------------------------------------------------------------- all

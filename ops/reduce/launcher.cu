@@ -1,5 +1,6 @@
 // How each kernel of reduce is launched.
 #include <algorithm>
+#include <numeric>
 #include <type_traits>
 
 #include "common/launch.hpp"
@@ -142,11 +143,21 @@ AicfStatus launch_column_parts(const Call& call, const Target<typename Reduction
                          reads_packs<Element, kWidth>(p), width, target);
 }
 
-template <class Reduction, int kLanes>
+template <class Reduction>
 AicfStatus finish_columns(const Call& call, unsigned parts) {
     const auto* partials = static_cast<const typename Reduction::State*>(call.workspace);
-    return launch_early(reduce_finish_columns<Reduction, kLanes>, static_cast<unsigned>(divide_up(call.p.columns, kFinishWidth)),
-                        kFinishWidth * kLanes, 0, 1, call.stream, call.p, partials, std::int64_t{parts});
+    // By few threads where parts are few, and else by few columns: so up to eight loads are all that a thread has.
+    constexpr unsigned kFewParts = 32;
+    constexpr int kFewThreads = 256, kFewPartsWidthLog = 5, kManyThreads = 1024, kManyPartsWidthLog = 4;
+    int width_log = parts <= kFewParts ? kFewPartsWidthLog : kManyPartsWidthLog;
+    while (width_log > 0 && 1 << (width_log - 1) >= call.p.columns) --width_log;
+    const auto blocks = static_cast<unsigned>(divide_up(call.p.columns, 1 << width_log));
+    const auto launch = [&](auto threads) {
+        constexpr int kFinishThreads = decltype(threads)::value;
+        return launch_early(reduce_finish_columns<Reduction, kFinishThreads>, blocks, kFinishThreads, 0, 1, call.stream, call.p, partials,
+                            static_cast<int>(parts), width_log);
+    };
+    return parts <= kFewParts ? launch(std::integral_constant<int, kFewThreads>{}) : launch(std::integral_constant<int, kManyThreads>{});
 }
 
 template <class Reduction, class Element>
@@ -161,10 +172,7 @@ struct column_parts {
         const dim3 grid = cut_columns<Element, kWidth>(p);
         const auto target = find_target<Reduction>(call, count_parts(p));
         AICF_RETURN_IF_NOT_OK((launch_column_parts<false, Reduction, Element>(call, target)));
-        // A thread puts few parts together: each four of them are a wait.
-        constexpr unsigned kFewParts = 32;
-        if (grid.y == 1) return make_ok();
-        return grid.y <= kFewParts ? finish_columns<Reduction, 8>(call, grid.y) : finish_columns<Reduction, 32>(call, grid.y);
+        return grid.y == 1 ? make_ok() : finish_columns<Reduction>(call, grid.y);
     }
 };
 
@@ -245,6 +253,45 @@ struct column_packs {
                                  divide_up(p.columns / kElems + p.columns % kElems, kThreads), kThreads, 0, call.stream, p,
                                  find_scale(p, p.rows));
         });
+    }
+};
+
+template <class Reduction, class Element>
+struct column_runs {
+    // Blocks, by sizes alone as the workspace is: two accesses for a thread where there are few blocks, and else a round of them.
+    static std::int64_t count_blocks(const Params& p) {
+        constexpr std::int64_t kFew = 2, kRound = 8;
+        const std::int64_t blocks = divide_up(divide_up(p.rows * p.columns, kPackElems<Element>), kThreads);
+        return std::min<std::int64_t>(
+            std::max(divide_up(blocks, kRound), std::min<std::int64_t>(divide_up(blocks, kFew), kMultiprocessors)), kBlocks);
+    }
+
+    static std::int64_t count_parts(const Params& p) { return count_blocks(p) > 1 ? count_blocks(p) * p.columns : 0; }
+
+    template <int kElems>
+    static AicfStatus launch_elems(const Call& call, int period_rows) {
+        const Params& p = call.p;
+        const std::int64_t blocks = count_blocks(p), period = period_rows * p.columns / kElems;
+        const std::int64_t elems = p.rows * p.columns, accesses = elems / kElems, threads = kThreads / period * period;
+        const Runs runs = {period_rows * p.ldx * static_cast<std::int64_t>(sizeof(Element)),
+                           accesses / (blocks * threads),
+                           accesses % (blocks * threads),
+                           static_cast<int>(period),
+                           period_rows,
+                           static_cast<int>(threads),
+                           static_cast<int>(elems % kElems)};
+        AICF_RETURN_IF_NOT_OK(launch_kernel(reduce_column_runs<Reduction, Element, kThreads, kElems>, blocks, kThreads, 0, call.stream, p,
+                                            runs, find_target<Reduction>(call, count_parts(p))));
+        return blocks == 1 ? make_ok() : finish_columns<Reduction>(call, static_cast<unsigned>(blocks));
+    }
+
+    static AicfStatus launch(const Call& call) {
+        const Params& p = call.p;
+        constexpr int kElems = kPackElems<Element>, kPackBytes = kElems * static_cast<int>(sizeof(Element));
+        if (is_contiguous(p) && has_aligned_rows(p.x, kElems, sizeof(Element), kPackBytes))
+            return launch_elems<kElems>(call, kElems / std::gcd(kElems, static_cast<int>(p.columns)));
+        const auto is_whole = [&](int elems) { return p.columns % elems == 0; };
+        return dispatch_elems<Element, kElems>(p, is_whole, [&](auto elems) { return launch_elems<decltype(elems)::value>(call, 1); });
     }
 };
 

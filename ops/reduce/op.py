@@ -125,6 +125,8 @@ THREADS = Tunable("threads", (32, 64, 128, 256, 512, 1024), "threads of a block"
 GROUP = Tunable("threads", (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024), "threads that take a row")
 ROWS = Tunable("rows", (1, 2, 4, 8, 16, 32, 64, 128, 256), "rows, and so groups of threads, of a block")
 SLAB_THREADS = Tunable("threads", (64, 128, 256), "threads of a block: rows that it takes at a time, by width")
+RUN_THREADS = Tunable("threads", (256,), "threads of a block: whole rows, or some together that are whole accesses")
+RUN_BLOCKS = Tunable("blocks", (132, 264, 396), "blocks at most: all that run at once, as the last of more would have a chip alone")
 WIDTH = Tunable("width", (2, 4, 8, 16, 32), "accesses of 16 bytes along a row that a block makes")
 BLOCKS = Tunable("blocks", (132, 264, 528, 1056, 2112), "blocks in all, about, where a result is cut into parts")
 CLUSTER = Tunable("cluster", (1, 2, 4, 8), "blocks, of one cluster, that take the same columns")
@@ -148,9 +150,29 @@ LANES_FIT = Constraint(
 MOST_OF_A_LANE = 64
 
 
-def _serve(*overs: str, max_rows: int = 2**31 - 1, max_columns: int = 2**35) -> tuple[Count | OneOf, ...]:
-    served = (Count({"rows": 1}, max=max_rows), Count({"columns": 1}, max=max_columns))
+# Columns of a matrix that column_runs takes: a block of it has threads for some rows of one element an access.
+_FEW_COLUMNS = 256
+
+
+def _serve(*overs: str, max_rows: int = 2**31 - 1, min_columns: int = 1, max_columns: int = 2**35) -> tuple[Count | OneOf, ...]:
+    served = (Count({"rows": 1}, max=max_rows), Count({"columns": 1}, min=min_columns, max=max_columns))
     return (*served, OneOf("over", overs)) if overs else served
+
+
+# Rows for each thread of a group of blocks: 32 rounds of 16 loads, of each of which a warp has a row.
+_ROWS_OF_A_THREAD = 16
+
+
+def _find_most_rows(lanes: int) -> int:
+    """Return the rows that groups of lanes are for: beyond a warp a row is a block, which pays only where rows are few."""
+    warp, blocks_of_a_chip = 32, 2112
+    return 2**31 - 1 if lanes <= warp else blocks_of_a_chip
+
+
+def _find_least_columns(width: int) -> int:
+    """Return the columns that blocks of this width are for: of fewer most lanes would be idle, even of fp32 a quarter."""
+    most_of_any_row, elems = 8, 3
+    return 1 if width <= most_of_any_row else elems * width
 
 
 KERNELS = (
@@ -183,8 +205,9 @@ KERNELS = (
         (THREADS, BLOCKS),
         (),
         ({"threads": 256, "blocks": 1056},),
-        domain=lambda t: _serve("columns"),
-        tile=lambda t: {"rows": 1},  # at least: where rows are many a block takes one
+        # Of more rows a block would take one whole, however short.
+        domain=lambda t: _serve("columns", max_rows=t["blocks"]),
+        tile=lambda t: {"rows": 1},
     ),
     Kernel(
         "column_parts",
@@ -196,7 +219,8 @@ KERNELS = (
             {"threads": 256, "width": 8, "blocks": 1056},
             {"threads": 256, "width": 32, "blocks": 1056},
         ),
-        domain=lambda t: _serve("rows", max_columns=2**31 - 1),
+        # Of rows that are much shorter than a block is wide most lanes are idle, and so few are left that each has waits without end.
+        domain=lambda t: _serve("rows", min_columns=_find_least_columns(t["width"]), max_columns=2**31 - 1),
         # Packs of 16 bits, and two rounds of loads: the least that a part of a column is cut to.
         tile=lambda t: {"columns": 8 * t["width"], "rows": 8 * (t["threads"] // t["width"])},
     ),
@@ -206,7 +230,8 @@ KERNELS = (
         (THREADS, CLUSTER),
         (),
         ({"threads": 32, "cluster": 1}, {"threads": 256, "cluster": 1}, {"threads": 512, "cluster": 8}),
-        domain=lambda t: _serve("rows", max_columns=2**31 - 1),
+        # Of more rows a thread has so many waits that several blocks for a column, and a second launch, are faster.
+        domain=lambda t: _serve("rows", max_rows=_ROWS_OF_A_THREAD * t["threads"] * t["cluster"], max_columns=2**31 - 1),
         # 32 columns, of which each block of a cluster has its share.
         tile=lambda t: {"columns": 32 // t["cluster"]},
         min_arch=90,
@@ -222,6 +247,16 @@ KERNELS = (
         tile=lambda t: {"columns": t["threads"] * t["bytes"] // 2},
     ),
     Kernel(
+        "column_runs",
+        "rows of few columns as one run of accesses, of which a thread has those of the same columns; then the parts are put together",
+        (RUN_THREADS, RUN_BLOCKS),
+        (),
+        ({"threads": 256, "blocks": 264}, {"threads": 256, "blocks": 396}),
+        domain=lambda t: _serve("rows", max_columns=_FEW_COLUMNS),
+        # Two accesses of 16 bytes for each thread, of rows of the most columns: the least that a part is cut to.
+        tile=lambda t: {"rows": 16 * t["threads"] // _FEW_COLUMNS},
+    ),
+    Kernel(
         "row_packs",
         "few threads per row, several short rows at a time: accesses as wide as rows begin on",
         (THREADS, LANES, ROWS_AT_ONCE),
@@ -232,7 +267,7 @@ KERNELS = (
             {"threads": 128, "lanes": 4, "rows": 1},
             {"threads": 256, "lanes": 1, "rows": 4},
         ),
-        domain=lambda t: _serve("columns", max_columns=MOST_OF_A_LANE * t["lanes"]),
+        domain=lambda t: _serve("columns", max_rows=_find_most_rows(t["lanes"]), max_columns=MOST_OF_A_LANE * t["lanes"]),
         tile=lambda t: {"rows": t["threads"] // t["lanes"] * t["rows"]},
     ),
     Kernel(
@@ -258,7 +293,7 @@ KERNELS = (
     ),
 )
 _FEW_SUMMED = 16  # rows that a thread reads one after the other
-_NAIVE, _GROUPS, _ROW_PARTS, _COLUMN_PARTS, _, _, _, _WHOLE, _ATOMIC = KERNELS
+_NAIVE, _GROUPS, _ROW_PARTS, _COLUMN_PARTS, _, _, _, _, _WHOLE, _ATOMIC = KERNELS
 # The bytes of a row from which a block is too few threads for it.
 _LONG_BYTES = 1 << 16
 # Rows of which four threads each fill a chip: more threads for one only make more blocks, each with a wait of its own.

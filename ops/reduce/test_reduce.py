@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from device import Device
 from harness.pytest_plugin import GpuBenchmark
 from harness.spec import Launchable, Problem, Variant
+from harness.spec.conditions import find_broken
 from harness.testing import OpUnderTest
 from harness.timing.batches import Mode
 from harness.verify.case import Case
@@ -32,6 +33,7 @@ OVERS = {
     "column_parts": ("rows",),
     "column_groups": ("rows",),
     "column_packs": ("rows",),
+    "column_runs": ("rows",),
     "row_packs": ("columns",),
     "whole": ("all",),
     "atomic": ("rows", "all"),
@@ -40,7 +42,7 @@ SERVED = [(kernel, over) for kernel, overs in OVERS.items() for over in overs]
 # `atomic` adds sums alone.
 EXACT = [(kernel, over) for kernel, over in SERVED if kernel != "atomic"]
 # The most that a kernel serves.
-MOST_ROWS, MOST_COLUMNS = {"column_packs": 264}, {"row_packs": 16384}
+MOST_ROWS, MOST_COLUMNS = {"column_packs": 264, "row_parts": 1056}, {"row_packs": 16384, "column_runs": 256}
 BENCH = OP.select_problems("bench")
 
 Thin = Callable[[Effort], Effort]
@@ -96,7 +98,7 @@ def test_kernel_verifies_on_every_problem_that_it_serves(
 
 @pytest.mark.parametrize(("kernel", "over"), SERVED)
 def test_whole_numbers_are_counted_exactly(run: Run, kernel: str, over: str) -> None:
-    x = np.random.default_rng(2).integers(-3, 4, (321, 515)).astype(np.float32)[: MOST_ROWS.get(kernel)]
+    x = np.random.default_rng(2).integers(-3, 4, (321, 515)).astype(np.float32)[: MOST_ROWS.get(kernel), : MOST_COLUMNS.get(kernel)]
     axis = {"columns": 1, "rows": 0, "all": None}[over]
     np.testing.assert_array_equal(run(kernel, over, "sum", x, pad=1), x.sum(axis=axis))
     np.testing.assert_array_equal(run(kernel, over, "sum_squares", x, pad=5), (x * x).sum(axis=axis))
@@ -104,7 +106,7 @@ def test_whole_numbers_are_counted_exactly(run: Run, kernel: str, over: str) -> 
 
 @pytest.mark.parametrize(("kernel", "over"), EXACT)
 def test_a_norm_scales_with_its_elements_to_the_bit(run: Run, kernel: str, over: str) -> None:
-    x = _draw(130, 270)
+    x = _draw(130, 270)[:, : MOST_COLUMNS.get(kernel)]
     np.testing.assert_array_equal(run(kernel, over, "l2_norm", x * 64.0), run(kernel, over, "l2_norm", x) * 64.0)
 
 
@@ -127,12 +129,13 @@ def test_nan_is_the_maximum_and_the_first_one_is_found(run: Run, kernel: str, ov
 @pytest.mark.parametrize(("kernel", "over"), EXACT)
 def test_of_equal_elements_the_first_is_found(run: Run, kernel: str, over: str) -> None:
     axis = {"columns": 1, "rows": 0, "all": None}[over]
+    shape = (40, min(1029, MOST_COLUMNS.get(kernel, 1029)))
     for value in (-np.inf, 0.0, 3.5):
-        x = np.full((40, 1029), value, np.float32)
+        x = np.full(shape, value, np.float32)
         assert not run(kernel, over, "argmax", x, pad=3).any()
-    signs = np.where(np.random.default_rng(1).random((40, 1029)) < 0.5, np.float32(-0.0), np.float32(0.0))
+    signs = np.where(np.random.default_rng(1).random(shape) < 0.5, np.float32(-0.0), np.float32(0.0))
     assert not run(kernel, over, "argmax", signs).any()
-    ties = np.random.default_rng(1).integers(0, 3, (40, 1029)).astype(np.float32)
+    ties = np.random.default_rng(1).integers(0, 3, shape).astype(np.float32)
     np.testing.assert_array_equal(run(kernel, over, "argmax", ties), ties.argmax(axis=axis))
 
 
@@ -157,6 +160,18 @@ def test_columns_of_few_rows_have_the_sums_of_their_elements(run: Run, rows: int
         x = np.random.default_rng(rows).integers(-3, 4, (rows, columns)).astype(dtype)
         np.testing.assert_array_equal(run("column_packs", "rows", "sum", x, pad), x.astype(np.float64).sum(axis=0))
         np.testing.assert_array_equal(run("column_packs", "rows", "argmax", x, pad), x.argmax(axis=0))
+
+
+@pytest.mark.slow  # as above
+@pytest.mark.parametrize(
+    ("rows", "columns", "pad"),
+    [(1, 3, 2), (70001, 1, 0), (9001, 3, 0), (9001, 3, 1), (5003, 31, 0), (4001, 48, 8), (2003, 129, 0), (1777, 256, 2)],
+)
+def test_runs_of_rows_have_the_sums_of_their_columns(run: Run, rows: int, columns: int, pad: int) -> None:
+    for dtype in (np.float16, np.float32):
+        x = np.random.default_rng(rows).integers(-3, 4, (rows, columns)).astype(dtype)
+        np.testing.assert_array_equal(run("column_runs", "rows", "sum", x, pad), x.astype(np.float64).sum(axis=0))
+        np.testing.assert_array_equal(run("column_runs", "rows", "argmax", x, pad), x.argmax(axis=0))
 
 
 @pytest.mark.slow  # compiles two kernels that the fast tests do not prove
@@ -203,7 +218,7 @@ def test_the_last_of_equal_elements_and_a_maximum_without_nan_are_refused(device
 
 @pytest.mark.slow
 def test_parts_that_are_left_out_are_refused(device: Device, tmp_path: Path) -> None:
-    liar = UNDER_TEST.patch(tmp_path, "reduce/kernels.cu", "i < num_parts; i += kLanes", "i < num_parts && i < 2; i += kLanes")
+    liar = UNDER_TEST.patch(tmp_path, "reduce/kernels.cu", "lane, num_parts, lanes,", "lane, min(num_parts, 2), lanes,")
     variant = VARIANTS["column_parts"]
     result = Verifier(liar.op, device, Effort(num_hidden=0)).verify(variant, liar.open([variant])(variant))
     many_parts = {p.name for p in OP.select_problems("verify") if p.attributes["over"] == "rows" and p.sizes["rows"] > 256}
@@ -227,6 +242,18 @@ def test_columns_of_few_rows_are_taken_whole(rows: int, kernel: str) -> None:
 )
 def test_blocks_of_columns_are_as_wide_as_leaves_few_lanes_idle(rows: int, columns: int, dtype: str, width: int) -> None:
     assert f"_width{width}_" in _choose(rows, columns, dtype, "rows")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("over", ["rows", "columns"])
+def test_what_is_chosen_serves(dtype: str, over: str) -> None:
+    assert OP.choose is not None
+    for rows in (1, 16, 17, 263, 264, 1056, 1057, 100000):
+        for columns in (1, 3, 111, 112, 127, 128, 223, 224, 256, 257, 1024, 40000):
+            problem = Problem({"rows": rows, "columns": columns}, {"dtype": dtype, "result_dtype": dtype, "reduction": "max", "over": over})
+            variant = OP.choose(problem).variant
+            domain = OP.find_kernel(variant.kernel).domain
+            assert domain is not None and find_broken(domain(variant.tunables), OP.find_facts(problem)) is None
 
 
 @pytest.mark.parametrize(
