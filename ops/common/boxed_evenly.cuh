@@ -186,8 +186,8 @@ __device__ __forceinline__ Barrier* find_even_barriers(std::uint8_t* shared) {
 // still read the ring.
 template <class L, class Begin>
 __device__ __forceinline__ void multiply_evenly(float (&sums)[L::kThreadM][L::kThreadN], std::uint8_t* shared, const TensorMap* map_a,
-                                                const TensorMap* map_b, TileOrigin origin, const EvenPart<L>& part,
-                                                const EvenPlace<L>& at, int k_size, Begin begin) {
+                                                const TensorMap* map_b, TileOrigin origin, const EvenPart<L>& part, const EvenPlace<L>& at,
+                                                int k_size, Begin begin) {
     using Warp = typename L::Warp;
     float* const ring = reinterpret_cast<float*>(shared);
     float* const transposed = ring + L::kRingElems;

@@ -19,7 +19,7 @@ struct EvenShape {
 struct EvenProduct {
     std::int64_t rows, columns, k;
     double product;        // a row of a warp's tile and step of k: its products, and the instructions between them
-    double turning;        // a step of k, where B is transposed
+    double step;           // a step of k beside them
     double leaving;        // a row of the tile, whose sums are joined and stored
     double waiting;        // a wave and tile of k: its barriers
     double waiting_share;  // and of a block's products, what no other block hides
@@ -68,11 +68,10 @@ struct EvenShapes {
         const std::int64_t part = divide_up(divide_up(product.k, std::int64_t{t.bk}), std::int64_t{splits}) * t.bk;
         const auto depth = static_cast<double>(splits == 1 ? steps : part) / t.bk;  // tiles of k
         constexpr double kWarpSteps = t.bk * t.bn / 128.0;  // of a tile of k, whose steps slices share
-        const double products = depth * kWarpSteps * (product.product * rows + product.turning);
+        const double products = depth * kWarpSteps * (product.product * rows + product.step);
         const double block = products + product.leaving * rows;
         const double wave = depth * product.waiting + product.waiting_share * products;
-        return {num_blocks * block + num_waves * wave,
-                static_cast<double>(num_tiles * splits) / num_sms * (block + wave / kBlocks)};
+        return {num_blocks * block + num_waves * wave, static_cast<double>(num_tiles * splits) / num_sms * (block + wave / kBlocks)};
     }
 
     // The shape of the least `weigh(time)`.

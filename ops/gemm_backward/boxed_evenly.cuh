@@ -15,7 +15,7 @@ namespace aicf::gemm_backward {
 // What a launch may leave to the other of a pair.
 struct PairedLaunch {
     bool has_second;  // behind it: let it begin as soon as this one's inputs are there
-    bool is_second;   // all that is waited for has been by the first; this one ends when the first has, too
+    bool is_second;  // all that is waited for has been by the first; this one ends when the first has, too
 };
 
 // One product D[rows, columns] = A B over k, in clusters of `splits` blocks for each tile; without a cluster there is one.

@@ -125,8 +125,8 @@ struct boxed_evenly_plan {
     using Shapes = EvenShapes<t>;
 
     template <int kThreadM, bool kTurnsB>
-    using Layout = EvenLayout<kThreadM, t.bn, t.bk, Shapes::count_stages(kThreadM * 8, true, kTurnsB), Shapes::kSlices, t.splits, true,
-                              kTurnsB>;
+    using Layout =
+        EvenLayout<kThreadM, t.bn, t.bk, Shapes::count_stages(kThreadM * 8, true, kTurnsB), Shapes::kSlices, t.splits, true, kTurnsB>;
 
     // The costs are those of the least error over the times of 346 launches on an H200, of all four variants, with bk = 16
     // (profiles/gemm_bias_act/NOTES.md).
@@ -136,7 +136,7 @@ struct boxed_evenly_plan {
         product.columns = params.n;
         product.k = params.k;
         product.product = 1.05;
-        product.turning = params.b_layout == AICF_B_NK ? 5.0 : 0.0;
+        product.step = params.b_layout == AICF_B_NK ? 5.0 : 0.0;  // B is transposed
         product.leaving = 35.0;
         product.waiting = 280.0;
         product.waiting_share = 0.16;
