@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "common/boxed_evenly.cuh"
+#include "common/compute_here.cuh"
 #include "common/programmatic.cuh"
 #include "gemm_backward/ffma.cuh"
 
@@ -41,22 +42,36 @@ struct EvenWeightGrad {
     bool is_added;  // to what d has
 };
 
-// A tile of D: `visit(origin, part, place)` with the sums of all slices and blocks in shared memory.
+// A block's tile of D, its part of the tile's k, and a thread's places. Behind the products they are found anew: sums need the registers.
+template <class L, int kGroup>
+struct EvenWork {
+    TileOrigin origin;
+    EvenPart<L> part;
+    EvenPlace<L> at;
+
+    __device__ __forceinline__ explicit EvenWork(const EvenOutput& output, int block, int thread)
+        : origin(find_tile<L::kTileM, L::kTileN, kGroup>(compute_here(output.rows), compute_here(output.columns), block / output.splits)),
+          part(block, output.splits, output.k),
+          at(thread) {}
+};
+
+// A tile of D: `visit(work)` with the sums of all slices and blocks in shared memory.
 template <class L, int kGroup, class Visit>
 __device__ __forceinline__ void make_tile(const EvenOutput& output, const CUtensorMap& map_a, const CUtensorMap& map_b,
                                           std::uint8_t* shared, Visit visit) {
-    const int block = static_cast<int>(blockIdx.x);
-    const TileOrigin origin = find_tile<L::kTileM, L::kTileN, kGroup>(output.rows, output.columns, block / output.splits);
-    const EvenPart<L> part(block, output.splits, output.k);
-    const EvenPlace<L> at(static_cast<int>(threadIdx.x));
+    using Work = EvenWork<L, kGroup>;
     float sums[L::kThreadM][L::kThreadN] = {};
-    multiply_evenly<L>(sums, shared, &map_a, &map_b, origin, part, at, output.k, [&] {
-        if (!output.launch.is_second) wait_for_predecessor();
-        if (output.launch.has_second) allow_successor();
-    });
+    {
+        const Work work(output, static_cast<int>(blockIdx.x), static_cast<int>(threadIdx.x));
+        multiply_evenly<L>(sums, shared, &map_a, &map_b, work.origin, work.part, work.at, output.k, [&] {
+            if (!output.launch.is_second) wait_for_predecessor();
+            if (output.launch.has_second) allow_successor();
+        });
+    }
     allow_successor();
-    hand_over_evenly<L>(sums, shared, part, at);
-    visit(origin, part, at);
+    const Work work(output, find_block_here(), find_thread_here());
+    hand_over_evenly<L>(sums, shared, work.part, work.at);
+    visit(work);
     if (output.launch.is_second) wait_for_predecessor();
 }
 
@@ -86,7 +101,8 @@ __global__ void __launch_bounds__(L::kThreads, kMinBlocks)
                              const EvenActGrad problem) {
     extern __shared__ __align__(1024) std::uint8_t even_shared[];
     const EvenOutput& dz = problem.dz;
-    make_tile<L, kGroup>(dz, map_dy, map_w, even_shared, [&](TileOrigin origin, const EvenPart<L>& part, const EvenPlace<L>& at) {
+    make_tile<L, kGroup>(dz, map_dy, map_w, even_shared, [&](const EvenWork<L, kGroup>& work) {
+        const auto& [origin, part, at] = work;
         constexpr int kAhead = 4;  // groups whose Z are on their way
         const auto find_place = [&](int own) {
             const int group = own * part.splits + part.rank;
@@ -138,7 +154,8 @@ __global__ void __launch_bounds__(L::kThreads, kMinBlocks)
                                 const EvenWeightGrad problem) {
     extern __shared__ __align__(1024) std::uint8_t even_shared[];
     const EvenOutput& dw = problem.dw;
-    make_tile<L, kGroup>(dw, map_a, map_b, even_shared, [&](TileOrigin origin, const EvenPart<L>& part, const EvenPlace<L>& at) {
+    make_tile<L, kGroup>(dw, map_a, map_b, even_shared, [&](const EvenWork<L, kGroup>& work) {
+        const auto& [origin, part, at] = work;
 #pragma unroll 1
         for (int own = at.slice; own < part.num_own; own += L::kSlices) {
             const int group = own * part.splits + part.rank;
