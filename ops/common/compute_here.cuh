@@ -15,4 +15,17 @@ __device__ __forceinline__ const Element* compute_here(const Element* address) {
     return address;
 }
 
+// This thread's number in its block and this block's in a one-dimensional grid, read here and not kept since an earlier use.
+__device__ __forceinline__ int find_thread_here() {
+    int thread;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+    return thread;
+}
+
+__device__ __forceinline__ int find_block_here() {
+    int block;
+    asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(block));
+    return block;
+}
+
 }  // namespace aicf

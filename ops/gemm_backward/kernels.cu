@@ -6,12 +6,14 @@
 // fp32:
 //   plain     multiply_plain (plain.cuh) for dZ, and for dW
 //   ffma      multiply_ffma (ffma.cuh) for both at once
+//   boxed_evenly  multiply_act_grad_evenly and multiply_weight_grad_evenly (boxed_evenly.cuh)
 // bf16 and fp16:
 //   mma       multiply_mma (mma.cuh) for dZ = (dY W') * act'(Z) and for dW = X' dY
 //   wgmma     multiply_act_grad and multiply_weight_grad (wgmma.cuh)
 //   turned_evenly  multiply_turned_grad (turned.cuh) and multiply_weight_grad
 #pragma once
 
+#include "gemm_backward/boxed_evenly.cuh"
 #include "gemm_backward/column_sums.cuh"
 #include "gemm_backward/ffma.cuh"
 #include "gemm_backward/mma.cuh"

@@ -1,4 +1,5 @@
 // How each kernel of gemm_backward is launched: the plan of the kernel without products, and which plan is the variant's.
+#include "gemm_backward/evenly_plan.cuh"
 #include "gemm_backward/fp32_plans.cuh"
 #include "gemm_backward/half_plans.cuh"
 #include "gemm_backward/launch_parts.cuh"

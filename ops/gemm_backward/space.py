@@ -136,6 +136,31 @@ FFMA_SHARED = Constraint(
     lambda t: t["minblocks"] * _count_ffma_bytes(t) <= MAX_SHARED_BYTES,
 )
 
+_EVENLY_THREADS = 128
+
+
+def _count_evenly_bytes(t: Values) -> int:
+    """Return a ring, and two transposed tiles of both operands, or the sums of all blocks of a cluster in their place, and barriers."""
+    loop = t["stages"] * (t["bm"] + t["bn"]) * t["bk"] + 2 * t["bk"] * (t["bm"] + 4 + t["bn"] + 4)
+    sums = (t["bm"] // 4 + t["splits"] - 1) * _EVENLY_THREADS * 4
+    return 4 * max(loop, sums) + 8 * 16
+
+
+EVENLY_SHAPES = Constraint(
+    "evenly_shapes",
+    "bm must be 64 or 128, bn too, and bk 16",
+    lambda t: t["bm"] in (64, 128) and t["bn"] in (64, 128) and t["bk"] == 16,
+)
+EVENLY_FITS = Constraint(
+    "evenly_fits",
+    "stages of (bm + bn) * bk floats and two transposed tiles of each operand, or the sums of a cluster's blocks, must fit 227 KiB, "
+    "minblocks times, and bm sums of a thread beside its fragments and 32 more registers",
+    lambda t: (
+        t["minblocks"] * (_count_evenly_bytes(t) + 1024) <= MAX_SHARED_BYTES + 1024
+        and t["bm"] + 2 * (t["bm"] // 8 + 8) + 32 <= 65536 // (_EVENLY_THREADS * t["minblocks"])
+    ),
+)
+
 
 def _count_tiny_bytes(t: Values, item_bytes: int) -> int:
     """Return the bytes of a ring of boxes of 128 bytes of k, or the sums of all slices, of sums that blocks hand over, and of z."""
@@ -188,6 +213,7 @@ WGMMA_NAMES = (*_DZ_NAMES, "dwbm", "dwbn", "dwclusterm", "dwclustern", "dwpingpo
 TURNED_NAMES = ("bm", "bn", "stages", "clusterm", "clustern", "group", *WGMMA_NAMES[-5:])
 MMA_NAMES = ("bm", "bn", "wm", "wn", "stages", "group")
 TINY_NAMES = ("bm", "bn", "stages", "splits")
+EVENLY_NAMES = ("bm", "bn", "bk", "stages", "group", "minblocks", "splits")
 FFMA_NAMES = ("bm", "bn", "bk", "wm", "wn", "tm", "tn", "stages", "slices", "group", "minblocks")
 
 
@@ -227,6 +253,13 @@ def serve_ffma(t: Values) -> tuple[OneOf | Count | Rows, ...]:
     return _serve(_FP32, t["bm"], t["bn"], t["bm"], t["bn"])
 
 
+def serve_boxes(t: Values) -> tuple[OneOf | Count | Rows, ...]:
+    """Any fp32 problem whose dY, W and X begin on 16-byte boundaries; rows that do not are copied. Tiles have half of bm rows or more."""
+    least_rows = t["bm"] // 2
+    copies = (Count({rows: 1, columns: 256}, max=_MAX_COPIES) for rows, columns in (("M", "N"), ("M", "K"), ("N", "K"), ("K", "N")))
+    return (*_serve(_FP32, least_rows, t["bn"], least_rows, t["bn"]), *copies, *(Rows(name, 16) for name in ("dy", "w", "x")))
+
+
 def serve_weights(t: Values) -> tuple[OneOf | Count | Rows, ...]:
     """Any alignment, with W."""
     return _serve(OneOf("dtype", ("bfloat16", "float16", "float32")), t["bm"], t["bn"], t["bm"], t["bn"])
@@ -256,6 +289,11 @@ def find_tile(t: Values) -> Values:
 def find_even_tile(t: Values) -> Values:
     """Return the same of one that divides its rows evenly, padding them to less than half of bm a tile, and deals out steps of N."""
     return {"M": t["bm"] // 2, "K": t["bn"], "N": 512}
+
+
+def find_boxed_tile(t: Values) -> Values:
+    """Return the same of one that divides its rows evenly, padding them to less than half of bm a tile."""
+    return {"M": t["bm"] // 2, "K": t["bn"]}
 
 
 def bind(names: tuple[str, ...], *rows: tuple[int, ...]) -> tuple[dict[str, int], ...]:
@@ -299,6 +337,22 @@ KERNELS = (
         min_arch=90,
         domain=serve_ffma,
         tile=find_tile,
+    ),
+    Kernel(
+        "boxed_evenly",
+        "fp32 in boxes of the copy engine: dZ and dW in launches that overlap, each in tiles of as many rows as take the least time, bm at "
+        "most, and as many blocks for the k of each, splits at most",
+        (BM, BN, BK, STAGES, GROUP, MINBLOCKS, SPLITS),
+        (EVENLY_SHAPES, EVENLY_FITS),
+        bind(
+            EVENLY_NAMES,
+            (128, 128, 16, 4, 8, 2, 8),
+            (64, 128, 16, 2, 8, 4, 8),
+            (64, 64, 16, 4, 8, 4, 8),
+        ),
+        min_arch=90,
+        domain=serve_boxes,
+        tile=find_boxed_tile,
     ),
     Kernel(
         "tiny",

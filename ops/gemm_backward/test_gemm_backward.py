@@ -25,7 +25,7 @@ OP = UNDER_TEST.op
 VARIANTS = {k.name: k.bind(k.variants[0]) for k in OP.kernels}
 # Proved by the fast tests; the slow ones prove the others.
 FAST_KERNELS = ("plain", "wgmma")
-FP32_KERNELS = ("plain", "ffma")
+FP32_KERNELS = ("plain", "ffma", "boxed_evenly")
 BENCH = OP.select_problems("bench")
 ACTS = ("none", "relu", "gelu_tanh", "gelu_erf", "silu")
 
@@ -50,7 +50,7 @@ def test_kernel_verifies_on_every_problem(device: Device, open_kernel: Open, ker
     wanted = [p for p in with_w if of_any_dtype or ("float32" in p.problem) == (kernel in FP32_KERNELS)]
     if kernel == "thin":
         wanted = [p for p in wanted if int(p.problem.split("_N")[1].split("_")[0]) <= 32]
-    assert len(served) == len(wanted) or (served and kernel in ("wgmma", "turned_evenly"))
+    assert len(served) == len(wanted) or (served and kernel in ("wgmma", "turned_evenly", "boxed_evenly"))
 
 
 @pytest.mark.slow  # compiles for other GPUs than the rest
@@ -72,11 +72,28 @@ def test_fp32_kernels_agree_but_for_roundings(device: Device, open_kernel: Open,
     """Whatever is split over slices, clusters and strips: two orders of the same sums."""
     problem = Problem({"M": 300, "N": 70, "K": 45}, {"act": "gelu_tanh", "dtype": "float32", "w_layout": layout})
     inputs = make_inputs(OP, problem)
-    plain, ffma = (UNDER_TEST.launch(device, open_kernel(kernel), problem, inputs) for kernel in FP32_KERNELS)
+    plain, *others = (UNDER_TEST.launch(device, open_kernel(kernel), problem, inputs) for kernel in FP32_KERNELS)
     for name, bound in OP.tolerance(inputs, OP.reference(inputs, problem), problem).items():
-        difference = np.abs(plain[name].astype(np.float64) - ffma[name])
-        assert (difference <= 2.0 * bound).all()
-        assert difference.max() > 0.0
+        for other in others:
+            difference = np.abs(plain[name].astype(np.float64) - other[name])
+            assert (difference <= 2.0 * bound).all()
+            assert difference.max() > 0.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layout", ["nk", "kn"])
+def test_tiles_of_any_rows_that_boxed_evenly_may_take_are_right(device: Device, open_kernel: Open, layout: str) -> None:
+    """Few rows are low tiles, whose k as many blocks share as it has steps for; either product may be launched first."""
+    few = ((1, 100, 140), (32, 36, 100), (33, 260, 100), (65, 132, 100), (127, 68, 100))
+    even = ((rows, 48, 260) for rows in (72, 80, 88, 96, 104, 112, 120, 128))
+    for rows, n, k in (*few, *even):
+        problem = Problem({"M": rows, "N": n, "K": k}, {"act": "gelu_tanh", "dtype": "float32", "w_layout": layout})
+        inputs = make_inputs(OP, problem, "normal")
+        exact = {name: values.astype(np.float64) for name, values in inputs.items()}
+        expected = OP.reference(exact, problem)
+        bounds = OP.tolerance(exact, expected, problem)
+        for name, values in UNDER_TEST.launch(device, open_kernel("boxed_evenly"), problem, inputs).items():
+            assert np.all(np.abs(values - expected[name]) <= bounds[name]), f"{name} of {rows} x {n} x {k}"
 
 
 def _activate(act: str, z: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -124,7 +141,9 @@ def test_slopes_have_their_limits(act: str) -> None:
     np.testing.assert_allclose(dz, [0.0, 0.0, 0.5, 1.0, 1.0, math.nan], atol=1e-12)
 
 
-@pytest.mark.parametrize(("kernel", "dtype"), [("plain", "float32"), ("ffma", "float32"), ("mma", "float16"), ("tiny", "float16")])
+@pytest.mark.parametrize(
+    ("kernel", "dtype"), [("plain", "float32"), ("ffma", "float32"), ("boxed_evenly", "float32"), ("mma", "float16"), ("tiny", "float16")]
+)
 def test_a_total_is_what_was_there_plus_the_gradient(device: Device, open_kernel: Open, kernel: str, dtype: str) -> None:
     of_total = Problem({"M": 200, "N": 37, "K": 66}, {"dtype": dtype, "accumulate": True})
     stored = Problem(of_total.sizes, {"dtype": dtype})
@@ -228,6 +247,10 @@ def test_constraints_name_the_rule_that_a_binding_breaks() -> None:
     ):
         with pytest.raises(SpecError, match=rule):
             ffma.bind(VARIANTS["ffma"].tunables | change)
+    boxed = OP.find_kernel("boxed_evenly")
+    for change, rule in (({"bn": 32}, "evenly_shapes"), ({"bk": 32}, "evenly_shapes"), ({"stages": 8}, "evenly_fits")):
+        with pytest.raises(SpecError, match=rule):
+            boxed.bind(VARIANTS["boxed_evenly"].tunables | change)
     tiny = OP.find_kernel("tiny")
     for change, rule in (({"bn": 128}, "tiny_shapes"), ({"stages": 2}, "tiny_shapes"), ({"bm": 64, "stages": 8}, "tiny_shared")):
         with pytest.raises(SpecError, match=rule):

@@ -1,7 +1,7 @@
 // Plans of the fp32 kernels: what each takes of a problem, geometry, shared memory, launch.
 #pragma once
 
-#include "common/split_order.cuh"
+#include "common/even_shapes.cuh"
 #include "gemm_bias_act/boxed.cuh"
 #include "gemm_bias_act/boxed_evenly.cuh"
 #include "gemm_bias_act/kernels.cu"
@@ -122,96 +122,48 @@ struct boxed_plan {
 
 template <Tunables t>
 struct boxed_evenly_plan {
-    static constexpr int kThreads = 128;
-    static constexpr int kMostRows = t.bm / 8, kLeastRows = t.bm / 16;  // of a thread
-
-    // Where fewer rows, or no B that is transposed, leave room, the ring has more stages.
-    static constexpr int count_stages(int rows, bool turns_b) {
-        constexpr int kPadding = kVectorElems;
-        constexpr int kElems = t.stages * (t.bm + t.bn) * t.bk + 2 * t.bk * (t.bm + t.bn + 2 * kPadding);
-        const int turned = 2 * t.bk * (rows + kPadding + (turns_b ? t.bn + kPadding : 0));
-        return (kElems - turned) / ((rows + t.bn) * t.bk);
-    }
+    using Shapes = EvenShapes<t>;
 
     template <int kThreadM, bool kTurnsB>
-    using Layout = EvenLayout<kThreadM, t.bn, t.bk, count_stages(kThreadM * 8, kTurnsB), kThreads / t.bn, t.splits, kTurnsB>;
+    using Layout =
+        EvenLayout<kThreadM, t.bn, t.bk, Shapes::count_stages(kThreadM * 8, true, kTurnsB), Shapes::kSlices, t.splits, true, kTurnsB>;
 
-    struct Shape {
-        int thread_rows, splits;
-    };
-
-    // What the busiest multiprocessor takes, in cycles. A block has a warp on each of its schedulers, so that blocks take turns at products
-    // and share what a wave of them waits for. The five constants are those of the least error over the times of 346 launches on an H200,
-    // of all four variants, with bk = 16 (profiles/gemm_bias_act/NOTES.md).
-    static double estimate_cycles(const GemmBiasActParams& params, Shape shape, int num_sms) {
-        constexpr double kProduct = 1.05;       // a row of a warp's tile and step of k: its products, and the instructions between them
-        constexpr double kTurning = 5.0;        // a step of k, where B is transposed
-        constexpr double kLeaving = 35.0;       // a row of the tile, whose sums are joined and stored
-        constexpr double kWaiting = 280.0;      // a wave and tile of k: its barriers
-        constexpr double kWaitingShare = 0.16;  // and of a block's products, what no other block hides
-        constexpr int kBlocks = t.minblocks;
-        const int rows = shape.thread_rows * 8, splits = shape.splits;
-        const std::int64_t num_tiles = divide_up(params.m, std::int64_t{rows}) * divide_up(params.n, std::int64_t{t.bn});
-        const std::int64_t at_once = count_resident_clusters(num_sms, splits, kBlocks);
-        const std::int64_t whole_waves = num_tiles / at_once;
-        const std::int64_t num_left = num_tiles - whole_waves * at_once;
-        int last_blocks = 0;  // of a multiprocessor in the last wave
-        while (num_left > 0 && (last_blocks == 0 || count_resident_clusters(num_sms, splits, last_blocks) < num_left)) ++last_blocks;
-        // Behind a whole wave, clusters begin where the first ones end, and not one block to a multiprocessor.
-        if (splits > 1 && whole_waves > 0 && last_blocks == 1) last_blocks = std::min(2, kBlocks);
-        const auto num_blocks = static_cast<double>(whole_waves * kBlocks + last_blocks);
-        const auto num_waves = static_cast<double>(whole_waves + (num_left > 0));
-        const auto depth = static_cast<double>(divide_up(divide_up(params.k, std::int64_t{t.bk}), std::int64_t{splits}));  // tiles of k
-        constexpr double kWarpSteps = t.bk * t.bn / 128.0;  // of a tile of k, whose steps slices share
-        const double products = depth * kWarpSteps * (kProduct * rows + (params.b_layout == AICF_B_NK ? kTurning : 0.0));
-        return num_blocks * (products + kLeaving * rows) + num_waves * (depth * kWaiting + kWaitingShare * products);
-    }
-
-    static Shape find_shape(const GemmBiasActParams& params, int num_sms) {
-        const std::int64_t num_steps = divide_up(params.k, std::int64_t{t.bk});
-        Shape best = {kMostRows, 1};
-        double least = estimate_cycles(params, best, num_sms);
-        const auto count_row_tiles = [&](int rows) { return divide_up(params.m, std::int64_t{rows} * 8); };
-        for (int rows = kMostRows; rows >= kLeastRows; --rows) {
-            if (rows > kLeastRows && count_row_tiles(rows - 1) == count_row_tiles(rows)) continue;  // fewer rows are as many tiles
-            for (int splits = 1; splits <= t.splits && splits * 2 <= std::max<std::int64_t>(num_steps, 2); ++splits) {
-                const double cycles = estimate_cycles(params, {rows, splits}, num_sms);
-                if (cycles < least) {
-                    least = cycles;
-                    best = {rows, splits};
-                }
-            }
-        }
-        return best;
+    // The costs are those of the least error over the times of 346 launches on an H200, of all four variants, with bk = 16
+    // (profiles/gemm_bias_act/NOTES.md).
+    static EvenProduct describe(const GemmBiasActParams& params) {
+        EvenProduct product = {};
+        product.rows = params.m;
+        product.columns = params.n;
+        product.k = params.k;
+        product.product = 1.05;
+        product.step = params.b_layout == AICF_B_NK ? 5.0 : 0.0;  // B is transposed
+        product.leaving = 35.0;
+        product.waiting = 280.0;
+        product.waiting_share = 0.16;
+        product.least_steps = t.bk;
+        return product;
     }
 
     static AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
         int num_sms = 0;
         AICF_RETURN_IF_NOT_OK(count_multiprocessors(&num_sms));
-        const Shape shape = find_shape(params, num_sms);
-        return params.b_layout == AICF_B_NK ? launch_rows<kMostRows, true>(params, shape, stream)
-                                            : launch_rows<kMostRows, false>(params, shape, stream);
+        const EvenShape shape = Shapes::find(describe(params), num_sms, [](EvenTime time) { return time.span; });
+        return params.b_layout == AICF_B_NK ? launch_rows<Shapes::kMostRows, true>(params, shape, stream)
+                                            : launch_rows<Shapes::kMostRows, false>(params, shape, stream);
     }
 
     template <int kThreadM, bool kTurnsB>
-    static AicfStatus launch_rows(const GemmBiasActParams& params, Shape shape, cudaStream_t stream) {
-        if constexpr (kThreadM > kLeastRows) {
+    static AicfStatus launch_rows(const GemmBiasActParams& params, EvenShape shape, cudaStream_t stream) {
+        if constexpr (kThreadM > Shapes::kLeastRows) {
             if (shape.thread_rows < kThreadM) return launch_rows<kThreadM - 1, kTurnsB>(params, shape, stream);
         }
         using L = Layout<kThreadM, kTurnsB>;
-        constexpr auto kType = CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
         CUtensorMap a, b;
-        AICF_RETURN_IF_NOT_OK(
-            encode_tensor_map(&a, {params.a, params.m, params.k, params.lda, kType, 4, L::kTileM, t.bk, L::TurnerA::kSwizzleBytes}));
-        if (kTurnsB) {
-            AICF_RETURN_IF_NOT_OK(
-                encode_tensor_map(&b, {params.b, params.n, params.k, params.ldb, kType, 4, t.bn, t.bk, L::TurnerB::kSwizzleBytes}));
-        } else {
-            AICF_RETURN_IF_NOT_OK(encode_tensor_map(&b, {params.b, params.k, params.n, params.ldb, kType, 4, t.bk, t.bn, 0}));
-        }
-        const std::int64_t num_tiles = divide_up(params.m, std::int64_t{L::kTileM}) * divide_up(params.n, std::int64_t{t.bn});
-        return launch_early(multiply_boxed_evenly<L, t.group, t.minblocks>, dim3(static_cast<unsigned>(num_tiles * shape.splits)),
-                            L::kThreads, L::kSharedBytes, shape.splits, stream, a, b, make_gemm(params), shape.splits);
+        AICF_RETURN_IF_NOT_OK(encode_even_operand<true>(&a, params.a, params.m, params.k, params.lda, L::kTileM, t.bk));
+        AICF_RETURN_IF_NOT_OK(encode_even_operand<kTurnsB>(&b, params.b, params.n, params.k, params.ldb, t.bn, t.bk));
+        const std::int64_t num_blocks = Shapes::count_tiles(describe(params), L::kTileM) * shape.splits;
+        return launch_early(multiply_boxed_evenly<L, t.group, t.minblocks>, dim3(static_cast<unsigned>(num_blocks)), L::kThreads,
+                            L::kSharedBytes, shape.splits, stream, a, b, make_gemm(params), shape.splits);
     }
 };
 
