@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -189,6 +190,11 @@ DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, 
 ROUNDOFF = {"fp32": 2.0**-22, "tf32": 2.0**-11, "bf16": 2.0**-8, "fp16": 2.0**-11}
 
 
+def mark_kinds(kinds: Iterable[str]) -> list[Any]:
+    """All but fp32 are slow: each has kernels of its own, which nvcc compiles."""
+    return [pytest.param(kind, marks=[] if kind.startswith("fp32") else [pytest.mark.slow]) for kind in kinds]
+
+
 def draw_layer(place: str, kind: str, *, m: int = 40, n: int = 48, k: int = 64) -> tuple[Any, ...]:
     """A, B, bias and dY of a linear layer, that ask for gradients but for dY."""
     name, layout = kind.split()
@@ -213,7 +219,7 @@ def assert_near(found: Any, expected: Any, kind: str) -> None:
 
 
 @pytest.mark.parametrize("act", list(ACTS))
-@pytest.mark.parametrize("kind", list(KINDS))
+@pytest.mark.parametrize("kind", mark_kinds(KINDS))
 def test_gradients_are_those_of_the_formula(place: str, act: str, kind: str) -> None:
     *ours, dy = draw_layer(place, kind)
     y = aicf.ops.gemm_bias_act(*ours, act=act, b_layout=kind.split()[1], **KINDS[kind])
@@ -223,7 +229,7 @@ def test_gradients_are_those_of_the_formula(place: str, act: str, kind: str) -> 
 
 
 @pytest.mark.parametrize("act", ["none", "relu", "silu"])
-@pytest.mark.parametrize("kind", ["fp32 kn", "bf16 nk"])
+@pytest.mark.parametrize("kind", mark_kinds(["fp32 kn", "bf16 nk"]))
 def test_gradients_of_both_outputs_are_added(place: str, act: str, kind: str) -> None:
     *ours, dy = draw_layer(place, kind)
     dz = draw(*dy.shape, place=place, dtype=dy.dtype) * 0.5
@@ -274,7 +280,7 @@ def test_a_backward_pass_in_16_bits_is_two_launches(place: str, monkeypatch: pyt
     assert asked[0][1]["with_dbias"] and asked[1][1]["with_dz"]
 
 
-@pytest.mark.parametrize("kind", ["fp32 kn", "bf16 nk"])
+@pytest.mark.parametrize("kind", mark_kinds(["fp32 kn", "bf16 nk"]))
 @pytest.mark.parametrize("needed", ["a", "b", "bias"])
 def test_only_gradients_that_are_needed_are_made(place: str, needed: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     *ours, dy = draw_layer(place, kind)
