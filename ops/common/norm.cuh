@@ -133,13 +133,16 @@ __device__ __forceinline__ void visit_together(const Span& span, const Element* 
     }
 }
 
-// Has a vector of a row's columns on its way to L2, a line of it for each of the kThreads threads: it is wanted behind the statistics of
-// the row, and the first rows would wait for memory once more.
-template <int kThreads, class Element>
-__device__ __forceinline__ void prefetch_vector(const Element* vector, int columns, int rank) {
-    constexpr int kLineElems = 128 / static_cast<int>(sizeof(Element));
-    if (vector == nullptr) return;
-    for (int column = rank * kLineElems; column < columns; column += kThreads * kLineElems) prefetch_line(vector + column);
+// Has a vector of a row's columns on its way to L2, a line of it for each thread of a group's blocks: it is wanted behind the statistics of
+// the row, and the first rows would wait for memory once more. Only the first blocks do: each prefetch is a request of L2, where those of
+// all rows for the same few lines wait for one another, and take several times as long as the rows.
+template <class Group, class Element>
+__device__ __forceinline__ void prefetch_vector(const Element* vector, int columns, const Group& group) {
+    constexpr int kLineElems = 128 / static_cast<int>(sizeof(Element)), kThreads = Group::kBlocks * Group::kBlockThreads;
+    constexpr unsigned kPrefetchingBlocks = 8;
+    if (vector == nullptr || blockIdx.x >= kPrefetchingBlocks) return;
+    const int first = Group::kBlocks == 1 ? static_cast<int>(threadIdx.x) : group.rank;
+    for (int column = first * kLineElems; column < columns; column += kThreads * kLineElems) prefetch_line(vector + column);
 }
 
 // A group takes a row of at most as many elements as its threads keep in registers, kElems each, through `at`. `partials`, shared, are of
@@ -160,15 +163,20 @@ __device__ __forceinline__ void normalise_kept(const Norm<Element>& p, Group& gr
     // The weights come along with the row where registers allow it: they are there when the sums are. A team's threads have none to spare
     // for all of a second row of 32 bits: they take a few chunks of it at a time.
     constexpr bool kIsEarly = kElems * sizeof(Element) <= 64, kIsSpare = Group::kBlocks == 1 || kIsEarly;
-    constexpr bool kIsFirst = kElems * sizeof(Element) <= 32;  // ahead of the residual, whose sums are written before anything else is read
-    uint4 values[Span::kChunks], weight[kIsSpare ? Span::kChunks : 1];
+    // With the bias ahead of the residual, whose sums are written before anything else is read.
+    constexpr bool kIsFirst = kElems * sizeof(Element) <= 32, kIsBiasFirst = kIsCentred && kIsFirst;
+    uint4 values[Span::kChunks], weight[kIsSpare ? Span::kChunks : 1], bias_words[kIsBiasFirst ? Span::kChunks : 1] = {};
     span.load_all_words(at.x, values, 0, skews.x);
     if constexpr (kIsFirst) {
         span.load_all_words(p.weight, weight, 0, weight_skew);
     } else if (!kIsEarly || at.residual != nullptr) {
-        prefetch_vector<Group::kTotalThreads>(p.weight, span.columns, group.rank);
+        prefetch_vector(p.weight, span.columns, group);
     }
-    if constexpr (kIsCentred) prefetch_vector<Group::kTotalThreads>(p.bias, span.columns, group.rank);
+    if constexpr (kIsBiasFirst) {
+        if (p.bias != nullptr) span.load_all_words(p.bias, bias_words, 0, bias_skew);
+    } else if constexpr (kIsCentred) {
+        prefetch_vector(p.bias, span.columns, group);
+    }
     const auto add = [&](int c, const Pack<Element>& residual) {
         const Pack<Element> sum = add_packs(unpack<Element>(values[c]), residual);
         values[c] = pack_words(sum);
@@ -218,7 +226,11 @@ __device__ __forceinline__ void normalise_kept(const Norm<Element>& p, Group& gr
         if constexpr (!kIsEarly) span.load_all_words(p.weight, weight, 0, weight_skew);
         visit([&](int c) {
             Pack<Element> bias = {};
-            if (p.bias != nullptr && span.is_there(c)) bias = span.load(p.bias, c, 0.0f, bias_skew);
+            if constexpr (kIsBiasFirst) {
+                bias = unpack<Element>(bias_words[c]);
+            } else {
+                if (p.bias != nullptr && span.is_there(c)) bias = span.load(p.bias, c, 0.0f, bias_skew);
+            }
             finish(c, unpack<Element>(weight[c]), bias);
         });
     } else {
@@ -472,8 +484,8 @@ __global__ void __launch_bounds__(kThreads, 1024 / kThreads) norm_shared(const N
     begin_row<kThreads>(at.x, columns, kept);
     Element* const residual = reinterpret_cast<Element*>(shared + find_row_bytes<Element>(columns)) + find_shift(at.residual, 16);
     if (has_sum) begin_row<kThreads>(at.residual, columns, residual);
-    prefetch_vector<kThreads>(p.weight, columns, group.rank);
-    if constexpr (kIsCentred) prefetch_vector<kThreads>(p.bias, columns, group.rank);
+    prefetch_vector(p.weight, columns, group);
+    if constexpr (kIsCentred) prefetch_vector(p.bias, columns, group);
     await_runs();
 
     if constexpr (kAccess == Access::kPacked) {

@@ -38,12 +38,16 @@ struct cluster_passes {
     }
 };
 
+template <bool kIsCentred, int kLanes, int kRows, int kElems, Access kAccess, class Element>
+AicfStatus launch_registers(const Norm<Element>& norm, cudaStream_t stream) {
+    const auto kernel = norm_registers<kIsCentred, Element, kLanes, kRows, kElems, kAccess>;
+    return launch_kernel(kernel, divide_up(norm.rows, kRows), kLanes * kRows, 0, stream, norm);
+}
+
 template <bool kIsCentred, int kLanes, int kRows, int kElems, class Element>
 AicfStatus launch_registers(const Norm<Element>& norm, cudaStream_t stream) {
-    return choose_access<kLanes * kElems>(norm, [&](auto access) {
-        const auto kernel = norm_registers<kIsCentred, Element, kLanes, kRows, kElems, access.value>;
-        return launch_kernel(kernel, divide_up(norm.rows, kRows), kLanes * kRows, 0, stream, norm);
-    });
+    return choose_access<kLanes * kElems>(
+        norm, [&](auto access) { return launch_registers<kIsCentred, kLanes, kRows, kElems, access.value>(norm, stream); });
 }
 
 template <bool kIsCentred, auto t, class Element>
@@ -73,8 +77,10 @@ struct row_in_words {
                                      divide_up(norm.rows, t.rows), t.threads * t.rows, 0, stream, norm);
             };
             if (!has_whole_packs(norm)) return lie_alike_in_words(norm) ? launch(std::true_type{}) : launch(std::false_type{});
+            return launch_registers<kIsCentred, t.threads, t.rows, t.elems, Access::kWhole>(norm, stream);
+        } else {
+            return launch_registers<kIsCentred, t.threads, t.rows, t.elems>(norm, stream);
         }
-        return launch_registers<kIsCentred, t.threads, t.rows, t.elems>(norm, stream);
     }
 };
 

@@ -85,12 +85,17 @@ struct WordSpan {
 
 // Threads of a multiprocessor, of as many registers that nothing is kept in local memory.
 template <bool kIsCentred, int kElems, bool kIsAlike>
-inline constexpr int kResidentWords = (kIsAlike ? (kElems > 16 ? 896 : 1152) : (kElems > 16 ? 640 : 896)) - (kIsCentred ? 128 : 0);
+constexpr int count_resident_threads() {
+    constexpr bool kIsLong = kElems > 16;
+    if (kIsAlike && kIsLong) return 768;
+    const int most = kIsAlike ? 1152 : kIsLong ? 640 : 896;
+    return kIsCentred ? most - 128 : most;
+}
 
 // kThreads lanes per row, kRows rows per block. kIsAlike: rows of all matrices, but not the vectors, begin alike behind boundaries of a
 // word.
 template <bool kIsCentred, class Element, int kThreads, int kRows, int kElems, bool kIsAlike>
-__global__ void __launch_bounds__(kThreads* kRows, kResidentWords<kIsCentred, kElems, kIsAlike> / (kThreads * kRows))
+__global__ void __launch_bounds__(kThreads* kRows, count_resident_threads<kIsCentred, kElems, kIsAlike>() / (kThreads * kRows))
     norm_words(const Norm<Element> p) {
     using Span = WordSpan<Element, kThreads, kElems>;
     constexpr int kWords = Span::kWords;
@@ -120,9 +125,9 @@ __global__ void __launch_bounds__(kThreads* kRows, kResidentWords<kIsCentred, kE
     }
     span.load(p.weight, weight_skew, weight, weight_high);
     if (has_edge) edge_weight = p.weight[edge];
-    if (kWords > kBatch) prefetch_vector<kThreads>(p.weight, static_cast<int>(p.columns), group.rank);
+    if (kWords > kBatch) prefetch_vector(p.weight, static_cast<int>(p.columns), group);
     if (kIsCentred && p.bias != nullptr) {
-        prefetch_vector<kThreads>(p.bias, static_cast<int>(p.columns), group.rank);
+        prefetch_vector(p.bias, static_cast<int>(p.columns), group);
         if (has_edge) edge_bias = p.bias[edge];
     }
     span.forget_places();
