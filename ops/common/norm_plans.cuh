@@ -6,6 +6,7 @@
 #include "common/launch.hpp"
 #include "common/norm.cuh"
 #include "common/norm_run.cuh"
+#include "common/norm_stages.cuh"
 #include "common/norm_words.cuh"
 #include "common/row_cluster.cuh"
 
@@ -104,6 +105,25 @@ struct row_in_shared {
         return choose_access<INT64_MAX>(norm, [&](auto access) {
             return launch_kernel(norm_shared<kIsCentred, Element, t.threads, access.value>, norm.rows, t.threads, static_cast<int>(bytes),
                                  stream, norm);
+        });
+    }
+};
+
+// Rows of which shared memory holds no two, and short ones of 16 bits that are no whole packs, go as in block_passes.
+template <bool kIsCentred, auto t, class Element>
+struct rows_in_stages {
+    static AicfStatus launch(const Norm<Element>& norm, cudaStream_t stream) {
+        return choose_access<INT64_MAX>(norm, [&](auto access) {
+            if constexpr (access.value != Access::kByElement || sizeof(Element) == 4) {
+                const NormStages plan = find_stages<kIsCentred, access.value>(norm, 1024 / t.threads);
+                const std::int64_t resident = static_cast<std::int64_t>(kMultiprocessors) * plan.blocks;
+                if (plan.bytes > 0) {
+                    return launch_kernel(norm_stages<kIsCentred, Element, t.threads, access.value>,
+                                         norm.rows < resident ? norm.rows : resident, t.threads, static_cast<int>(plan.bytes), stream, norm,
+                                         plan);
+                }
+            }
+            return block_passes<kIsCentred, t, Element>::launch(norm, stream);
         });
     }
 };
