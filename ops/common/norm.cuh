@@ -193,27 +193,55 @@ __device__ __forceinline__ void normalise_kept(const Norm<Element>& p, Group& gr
     }
     if constexpr (kIsEarly && !kIsFirst) span.load_all_words(p.weight, weight, 0, weight_skew);
 
-    float mean = 0.0f, squares = 0.0f;
-    if constexpr (kIsCentred) {
+    const auto add_up = [&] {
+        float sum = 0.0f;
         visit([&](int c) {
             const Pack<Element> pack = unpack<Element>(values[c]);
 #pragma unroll
-            for (const float value : pack.values) mean += value;
+            for (const float value : pack.values) sum += value;
         });
-        mean = find_mean(group.reduce_sum(mean, partials[0]), p.columns);
-    }
-    visit([&](int c) {
-        forget(values[c]);
-        const Pack<Element> pack = unpack<Element>(values[c]);
-        // Beside the row there are zeros, of which those of RMS normalisation count nothing.
-        const bool is_whole = !kIsCentred || (span.is_packed && span.is_whole(span.find_column(c, 0)));
+        return sum;
+    };
+    const auto add_squares = [&](float mean) {
+        float squares = 0.0f;
+        visit([&](int c) {
+            forget(values[c]);
+            const Pack<Element> pack = unpack<Element>(values[c]);
+            // Beside the row there are zeros, of which those of RMS normalisation count nothing.
+            const bool is_whole = !kIsCentred || (span.is_packed && span.is_whole(span.find_column(c, 0)));
 #pragma unroll
-        for (int i = 0; i < Span::kChunkElems; ++i) {
-            const float centred = is_whole || span.holds(c, i) ? pack.values[i] - mean : 0.0f;
-            squares = fmaf(centred, centred, squares);
-        }
-    });
-    const float rstd = find_rstd(group.reduce_sum(squares, partials[1]), p.columns, p.eps);
+            for (int i = 0; i < Span::kChunkElems; ++i) {
+                const float centred = is_whole || span.holds(c, i) ? pack.values[i] - mean : 0.0f;
+                squares = fmaf(centred, centred, squares);
+            }
+        });
+        return squares;
+    };
+    float mean = 0.0f, squares = 0.0f;
+    if constexpr (kIsCentred && Group::kBlocks > 1) {
+        // Blocks meet once, for what a warp finds alone: the squares of differences from another mean grow by those of the means.
+        const auto add = [](float a, float b) { return a + b; };
+        const int warp = group.rank / kWarpSize, lane = group.rank % kWarpSize, count = span.count_of_warp(warp);
+        const float sum = reduce_warp(add_up(), add);
+        const float own_mean = count > 0 ? find_mean(sum, count) : 0.0f;
+        const auto use = [&](const float2* parts) {
+            const auto visit_parts = [&](const auto& call) {
+#pragma unroll
+                for (int part = 0; part < Group::kPartials; part += kWarpSize) {
+                    call(static_cast<float>(span.count_of_warp(part + lane)), parts[part + lane]);
+                }
+            };
+            visit_parts([&](float elems, const float2& part) { mean = fmaf(elems, part.x, mean); });
+            mean = find_mean(reduce_warp(mean, add), p.columns);
+            visit_parts([&](float elems, const float2& part) { squares += fmaf(elems * (part.x - mean), part.x - mean, part.y); });
+        };
+        group.exchange(float2{own_mean, reduce_warp(add_squares(own_mean), add)}, reinterpret_cast<float2*>(partials), use);
+        squares = reduce_warp(squares, add);
+    } else {
+        if constexpr (kIsCentred) mean = find_mean(group.reduce_sum(add_up(), partials[0]), p.columns);
+        squares = group.reduce_sum(add_squares(mean), partials[1]);
+    }
+    const float rstd = find_rstd(squares, p.columns, p.eps);
     if (!is_real) return;
 
     const auto finish = [&](int c, const Pack<Element>& factors, const Pack<Element>& bias) {
@@ -243,7 +271,7 @@ template <bool kIsCentred, class Element, class Group, int kElems, Access kAcces
 __device__ __forceinline__ void normalise_kept(const Norm<Element>& p) {
     constexpr bool kIsWhole = kAccess == Access::kWhole;
     using Span = RowSpan<Element, Group::kTotalThreads, kElems, kIsWhole>;
-    __shared__ float partials[2][Group::kPartials];
+    __shared__ alignas(float2) float partials[2][Group::kPartials];
     Group group;
     const NormRow<Element> at(p, group.find_source(p.rows));
     normalise_kept<kIsCentred, kElems, kIsWhole>(p, group, at, make_span<Span, kAccess>(p, at, group.rank), partials);
