@@ -68,7 +68,7 @@ struct rows_together {
     }
 };
 
-// Rows of fp32, whose elements are words, and of whole packs go as in row_in_registers.
+// Rows of 16 bits of whole packs go as in row_in_registers. Those of fp32 are taken by warps, whatever a group is.
 template <bool kIsCentred, auto t, class Element>
 struct row_in_words {
     static AicfStatus launch(const Norm<Element>& norm, cudaStream_t stream) {
@@ -80,7 +80,12 @@ struct row_in_words {
             if (!has_whole_packs(norm)) return lie_alike_in_words(norm) ? launch(std::true_type{}) : launch(std::false_type{});
             return launch_registers<kIsCentred, t.threads, t.rows, t.elems, Access::kWhole>(norm, stream);
         } else {
-            return launch_registers<kIsCentred, t.threads, t.rows, t.elems>(norm, stream);
+            constexpr int kMostWords = t.threads * t.elems / kWarpSize, kStep = kMostWords > 16 ? 4 : 2, kWarps = 4;
+            constexpr int kTogether = kMostWords > 16 ? 1 : kMostWords > 8 ? 2 : 4;
+            return choose_words<kMostWords, kStep>(norm.columns, [&](auto words, auto sure) {
+                return launch_kernel(norm_word_rows<kIsCentred, words.value, sure.value, kTogether, kWarps>,
+                                     divide_up(norm.rows, kWarps * kTogether), kWarps * kWarpSize, 0, stream, norm);
+            });
         }
     }
 };

@@ -177,7 +177,7 @@ _FEW_SHARES = (
 )
 # Short rows of whole packs, several to a group.
 _TOGETHER_SHARES = ({"threads": 4, "rows": 32, "elems": 8, "together": 2},)
-# Short rows of 16 bits that begin anywhere.
+# Short rows that begin anywhere.
 _WORD_SHARES = (
     {"threads": 16, "rows": 8, "elems": 16},
     {"threads": 32, "rows": 4, "elems": 16},
@@ -282,7 +282,7 @@ KERNELS = (
     ),
     Kernel(
         "row_in_words",
-        "as row_in_registers, of 16-bit rows without whole packs by words of 4 bytes, which lanes access side by side",
+        "as row_in_registers, of rows that begin anywhere by words of 4 bytes, which lanes access side by side; several of fp32 per warp",
         (WORD_LANES, ROWS, ELEMS),
         (BLOCK_FITS,),
         _WORD_SHARES,
