@@ -452,7 +452,7 @@ __device__ __forceinline__ void normalise_inner(const Norm<Element>& p, const Gr
         visit([&](int column) {
             const Pack<Element> x = load_pack_skewed(kept + column, kept_skew);
             const Pack<Element> sum = add_packs(x, load_pack_skewed(residual + column, residual_skew));
-            store_pack_at_once(at.sum + column, sum);
+            store_pack_to_global(at.sum + column, sum);
             if (kept_skew == 0) store_pack(kept + column, sum);
         });
         if (edge >= 0) {
@@ -486,7 +486,7 @@ __device__ __forceinline__ void normalise_inner(const Norm<Element>& p, const Gr
         Pack<Element> bias = {};
         if (kIsCentred && p.bias != nullptr) bias = load_pack_skewed(p.bias + column, bias_skew);
         normalise_pack(pack, mean, rstd, weight, bias);
-        if (y_skew == 0) return store_pack_at_once(at.y + column, pack);
+        if (y_skew == 0) return store_pack_to_global(at.y + column, pack);
 #pragma unroll
         for (int i = 0; i < kElems; ++i) at.y[column + i] = from_float<Element>(pack.values[i]);
     });

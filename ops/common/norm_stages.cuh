@@ -62,7 +62,7 @@ struct StageGroup : RowGroup<kThreads> {
     }
 };
 
-// kCount elements, a pack or one: what an access is.
+// kCount elements, a pack or one: what an access is. Results go to global memory.
 template <int kCount, class Element>
 __device__ __forceinline__ void read_unit(const Element* from, float (&values)[kCount]) {
     if constexpr (kCount == 1) {
@@ -75,14 +75,29 @@ __device__ __forceinline__ void read_unit(const Element* from, float (&values)[k
 }
 
 template <int kCount, class Element>
+__device__ __forceinline__ Pack<Element> make_pack(const float (&values)[kCount]) {
+    Pack<Element> pack;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) pack.values[i] = values[i];
+    return pack;
+}
+
+template <int kCount, class Element>
 __device__ __forceinline__ void write_unit(Element* to, const float (&values)[kCount]) {
     if constexpr (kCount == 1) {
         *to = from_float<Element>(values[0]);
     } else {
-        Pack<Element> pack;
-#pragma unroll
-        for (int i = 0; i < kCount; ++i) pack.values[i] = values[i];
-        store_pack_at_once(to, pack);
+        store_pack_to_global(to, make_pack<kCount, Element>(values));
+    }
+}
+
+// The same to shared memory.
+template <int kCount, class Element>
+__device__ __forceinline__ void keep_unit(Element* to, const float (&values)[kCount]) {
+    if constexpr (kCount == 1) {
+        *to = from_float<Element>(values[0]);
+    } else {
+        store_pack(to, make_pack<kCount, Element>(values));
     }
 }
 
@@ -103,7 +118,7 @@ __device__ __forceinline__ void normalise_units(const Norm<Element>& p, const Gr
 #pragma unroll
             for (int i = 0; i < kUnit; ++i) s[i] = round_to<Element>(s[i] + added[i]);
             write_unit(at.sum + column, s);
-            write_unit(kept + column, s);
+            keep_unit(kept + column, s);
 #pragma unroll
             for (const float value : s) mean += value;
         }
@@ -176,7 +191,7 @@ __device__ __forceinline__ void normalise_packs(const Norm<Element>& p, const Gr
             const Pack<Element> x = load_pack_skewed(kept + column, kept_skew);
             const uint4 words = pack_words(add_packs(x, load_pack_skewed(residual + column, residual_skew)));
             const Pack<Element> sum = unpack<Element>(words);
-            store_pack_at_once(at.sum + column, sum);
+            store_pack_to_global(at.sum + column, sum);
             *reinterpret_cast<uint4*>(scratch + column) = words;
             add_all(sum);
         });
@@ -202,18 +217,26 @@ __device__ __forceinline__ void normalise_packs(const Norm<Element>& p, const Gr
     const Element* const s = has_sum ? scratch : kept;
     const int skew = has_sum ? 0 : kept_skew;
     const int weight_skew = span.find_skew(p.weight), bias_skew = span.find_skew(p.bias), y_skew = span.find_skew(at.y);
-    Element* const results = y_skew == 0 ? at.y : scratch;
     visit(span, kOneByOne, [&](int column) {
         Pack<Element> pack = load_pack_skewed(s + column, skew);
         const Pack<Element> weight = load_pack_skewed(p.weight + column, weight_skew);
         Pack<Element> bias = {};
         if (has_bias) bias = load_pack_skewed(p.bias + column, bias_skew);
         normalise_pack(pack, mean, rstd, weight, bias);
-        store_pack_at_once(results + column, pack);
+        if (y_skew == 0) {
+            store_pack_to_global(at.y + column, pack);
+        } else {
+            store_pack(scratch + column, pack);
+        }
     });
     if (edge >= 0) {
         const float bias = has_bias ? to_float(p.bias[edge]) : 0.0f;
-        results[edge] = from_float<Element>(fmaf((last - mean) * rstd, to_float(p.weight[edge]), bias));
+        const Element result = from_float<Element>(fmaf((last - mean) * rstd, to_float(p.weight[edge]), bias));
+        if (y_skew == 0) {
+            at.y[edge] = result;
+        } else {
+            scratch[edge] = result;
+        }
     }
     if (group.rank == 0) write_statistics(p, group.row, mean, rstd);
     if (y_skew == 0) return;
@@ -221,7 +244,7 @@ __device__ __forceinline__ void normalise_packs(const Norm<Element>& p, const Gr
     const Element* const from[] = {scratch};
     const Span out(columns, group.rank, at.y, from);
     const int out_skew = out.find_skew(scratch);
-    visit(out, kByTwos, [&](int column) { store_pack_at_once(at.y + column, load_pack_skewed(scratch + column, out_skew)); });
+    visit(out, kByTwos, [&](int column) { store_pack_to_global(at.y + column, load_pack_skewed(scratch + column, out_skew)); });
     if (out.edge >= 0) at.y[out.edge] = scratch[out.edge];
 }
 

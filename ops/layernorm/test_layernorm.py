@@ -32,6 +32,7 @@ LIMITS = {
     "rows_in_stages": "must be at least",
     "rows_together": "must not exceed",
     "rows_in_run": "must not exceed",
+    "row_in_words": "must not exceed",
 }
 # Proved by the fast tests; the slow ones prove the others.
 FAST_KERNELS = ("naive", "row_in_registers")
