@@ -136,15 +136,22 @@ __device__ __forceinline__ void store_pack(Element* target, const Pack<Element>&
     *reinterpret_cast<uint4*>(target) = words;
 }
 
-// As store_pack, by one access whatever the compiler knows of the address: it takes uint4 apart behind one that is counted from a boundary,
-// and four requests each fill a quarter of their sectors. It is a branch where store_pack is a predicate.
+// As store_pack, to global memory and by one access whatever the compiler knows of the address: it takes uint4 apart behind one that is
+// counted from a boundary, and four requests each fill a quarter of their sectors.
 template <class Element>
-__device__ __forceinline__ void store_pack_at_once(Element* target, const Pack<Element>& pack) {
-    if (__isShared(target)) return store_pack(target, pack);
+__device__ __forceinline__ void store_pack_to_global(Element* target, const Pack<Element>& pack) {
     const uint4 words = pack_words(pack);
     asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(target)), "r"(words.x), "r"(words.y),
                  "r"(words.z), "r"(words.w)
                  : "memory");
+}
+
+// The same to memory of either kind, which is a branch. Not where the compiler also sees other accesses of the same row: it has taken
+// the branch for a proof, and written an element of a row in global memory to shared memory.
+template <class Element>
+__device__ __forceinline__ void store_pack_at_once(Element* target, const Pack<Element>& pack) {
+    if (__isShared(target)) return store_pack(target, pack);
+    store_pack_to_global(target, pack);
 }
 
 template <class Element>

@@ -133,13 +133,16 @@ __device__ __forceinline__ void visit_together(const Span& span, const Element* 
     }
 }
 
-// Has a vector of a row's columns on its way to L2, a line of it for each of the kThreads threads: it is wanted behind the statistics of
-// the row, and the first rows would wait for memory once more.
-template <int kThreads, class Element>
-__device__ __forceinline__ void prefetch_vector(const Element* vector, int columns, int rank) {
-    constexpr int kLineElems = 128 / static_cast<int>(sizeof(Element));
-    if (vector == nullptr) return;
-    for (int column = rank * kLineElems; column < columns; column += kThreads * kLineElems) prefetch_line(vector + column);
+// Has a vector of a row's columns on its way to L2, a line of it for each thread of a group's blocks: it is wanted behind the statistics of
+// the row, and the first rows would wait for memory once more. Only the first blocks do: each prefetch is a request of L2, where those of
+// all rows for the same few lines wait for one another, and take several times as long as the rows.
+template <class Group, class Element>
+__device__ __forceinline__ void prefetch_vector(const Element* vector, int columns, const Group& group) {
+    constexpr int kLineElems = 128 / static_cast<int>(sizeof(Element)), kThreads = Group::kBlocks * Group::kBlockThreads;
+    constexpr unsigned kPrefetchingBlocks = 8;
+    if (vector == nullptr || blockIdx.x >= kPrefetchingBlocks) return;
+    const int first = Group::kBlocks == 1 ? static_cast<int>(threadIdx.x) : group.rank;
+    for (int column = first * kLineElems; column < columns; column += kThreads * kLineElems) prefetch_line(vector + column);
 }
 
 // A group takes a row of at most as many elements as its threads keep in registers, kElems each, through `at`. `partials`, shared, are of
@@ -160,15 +163,20 @@ __device__ __forceinline__ void normalise_kept(const Norm<Element>& p, Group& gr
     // The weights come along with the row where registers allow it: they are there when the sums are. A team's threads have none to spare
     // for all of a second row of 32 bits: they take a few chunks of it at a time.
     constexpr bool kIsEarly = kElems * sizeof(Element) <= 64, kIsSpare = Group::kBlocks == 1 || kIsEarly;
-    constexpr bool kIsFirst = kElems * sizeof(Element) <= 32;  // ahead of the residual, whose sums are written before anything else is read
-    uint4 values[Span::kChunks], weight[kIsSpare ? Span::kChunks : 1];
+    // With the bias ahead of the residual, whose sums are written before anything else is read.
+    constexpr bool kIsFirst = kElems * sizeof(Element) <= 32, kIsBiasFirst = kIsCentred && kIsFirst;
+    uint4 values[Span::kChunks], weight[kIsSpare ? Span::kChunks : 1], bias_words[kIsBiasFirst ? Span::kChunks : 1] = {};
     span.load_all_words(at.x, values, 0, skews.x);
     if constexpr (kIsFirst) {
         span.load_all_words(p.weight, weight, 0, weight_skew);
     } else if (!kIsEarly || at.residual != nullptr) {
-        prefetch_vector<Group::kTotalThreads>(p.weight, span.columns, group.rank);
+        prefetch_vector(p.weight, span.columns, group);
     }
-    if constexpr (kIsCentred) prefetch_vector<Group::kTotalThreads>(p.bias, span.columns, group.rank);
+    if constexpr (kIsBiasFirst) {
+        if (p.bias != nullptr) span.load_all_words(p.bias, bias_words, 0, bias_skew);
+    } else if constexpr (kIsCentred) {
+        prefetch_vector(p.bias, span.columns, group);
+    }
     const auto add = [&](int c, const Pack<Element>& residual) {
         const Pack<Element> sum = add_packs(unpack<Element>(values[c]), residual);
         values[c] = pack_words(sum);
@@ -185,27 +193,55 @@ __device__ __forceinline__ void normalise_kept(const Norm<Element>& p, Group& gr
     }
     if constexpr (kIsEarly && !kIsFirst) span.load_all_words(p.weight, weight, 0, weight_skew);
 
-    float mean = 0.0f, squares = 0.0f;
-    if constexpr (kIsCentred) {
+    const auto add_up = [&] {
+        float sum = 0.0f;
         visit([&](int c) {
             const Pack<Element> pack = unpack<Element>(values[c]);
 #pragma unroll
-            for (const float value : pack.values) mean += value;
+            for (const float value : pack.values) sum += value;
         });
-        mean = find_mean(group.reduce_sum(mean, partials[0]), p.columns);
-    }
-    visit([&](int c) {
-        forget(values[c]);
-        const Pack<Element> pack = unpack<Element>(values[c]);
-        // Beside the row there are zeros, of which those of RMS normalisation count nothing.
-        const bool is_whole = !kIsCentred || (span.is_packed && span.is_whole(span.find_column(c, 0)));
+        return sum;
+    };
+    const auto add_squares = [&](float mean) {
+        float squares = 0.0f;
+        visit([&](int c) {
+            forget(values[c]);
+            const Pack<Element> pack = unpack<Element>(values[c]);
+            // Beside the row there are zeros, of which those of RMS normalisation count nothing.
+            const bool is_whole = !kIsCentred || (span.is_packed && span.is_whole(span.find_column(c, 0)));
 #pragma unroll
-        for (int i = 0; i < Span::kChunkElems; ++i) {
-            const float centred = is_whole || span.holds(c, i) ? pack.values[i] - mean : 0.0f;
-            squares = fmaf(centred, centred, squares);
-        }
-    });
-    const float rstd = find_rstd(group.reduce_sum(squares, partials[1]), p.columns, p.eps);
+            for (int i = 0; i < Span::kChunkElems; ++i) {
+                const float centred = is_whole || span.holds(c, i) ? pack.values[i] - mean : 0.0f;
+                squares = fmaf(centred, centred, squares);
+            }
+        });
+        return squares;
+    };
+    float mean = 0.0f, squares = 0.0f;
+    if constexpr (kIsCentred && Group::kBlocks > 1) {
+        // Blocks meet once, for what a warp finds alone: the squares of differences from another mean grow by those of the means.
+        const auto add = [](float a, float b) { return a + b; };
+        const int warp = group.rank / kWarpSize, lane = group.rank % kWarpSize, count = span.count_of_warp(warp);
+        const float sum = reduce_warp(add_up(), add);
+        const float own_mean = count > 0 ? find_mean(sum, count) : 0.0f;
+        const auto use = [&](const float2* parts) {
+            const auto visit_parts = [&](const auto& call) {
+#pragma unroll
+                for (int part = 0; part < Group::kPartials; part += kWarpSize) {
+                    call(static_cast<float>(span.count_of_warp(part + lane)), parts[part + lane]);
+                }
+            };
+            visit_parts([&](float elems, const float2& part) { mean = fmaf(elems, part.x, mean); });
+            mean = find_mean(reduce_warp(mean, add), p.columns);
+            visit_parts([&](float elems, const float2& part) { squares += fmaf(elems * (part.x - mean), part.x - mean, part.y); });
+        };
+        group.exchange(float2{own_mean, reduce_warp(add_squares(own_mean), add)}, reinterpret_cast<float2*>(partials), use);
+        squares = reduce_warp(squares, add);
+    } else {
+        if constexpr (kIsCentred) mean = find_mean(group.reduce_sum(add_up(), partials[0]), p.columns);
+        squares = group.reduce_sum(add_squares(mean), partials[1]);
+    }
+    const float rstd = find_rstd(squares, p.columns, p.eps);
     if (!is_real) return;
 
     const auto finish = [&](int c, const Pack<Element>& factors, const Pack<Element>& bias) {
@@ -218,7 +254,11 @@ __device__ __forceinline__ void normalise_kept(const Norm<Element>& p, Group& gr
         if constexpr (!kIsEarly) span.load_all_words(p.weight, weight, 0, weight_skew);
         visit([&](int c) {
             Pack<Element> bias = {};
-            if (p.bias != nullptr && span.is_there(c)) bias = span.load(p.bias, c, 0.0f, bias_skew);
+            if constexpr (kIsBiasFirst) {
+                bias = unpack<Element>(bias_words[c]);
+            } else {
+                if (p.bias != nullptr && span.is_there(c)) bias = span.load(p.bias, c, 0.0f, bias_skew);
+            }
             finish(c, unpack<Element>(weight[c]), bias);
         });
     } else {
@@ -231,7 +271,7 @@ template <bool kIsCentred, class Element, class Group, int kElems, Access kAcces
 __device__ __forceinline__ void normalise_kept(const Norm<Element>& p) {
     constexpr bool kIsWhole = kAccess == Access::kWhole;
     using Span = RowSpan<Element, Group::kTotalThreads, kElems, kIsWhole>;
-    __shared__ float partials[2][Group::kPartials];
+    __shared__ alignas(float2) float partials[2][Group::kPartials];
     Group group;
     const NormRow<Element> at(p, group.find_source(p.rows));
     normalise_kept<kIsCentred, kElems, kIsWhole>(p, group, at, make_span<Span, kAccess>(p, at, group.rank), partials);
@@ -412,7 +452,7 @@ __device__ __forceinline__ void normalise_inner(const Norm<Element>& p, const Gr
         visit([&](int column) {
             const Pack<Element> x = load_pack_skewed(kept + column, kept_skew);
             const Pack<Element> sum = add_packs(x, load_pack_skewed(residual + column, residual_skew));
-            store_pack_at_once(at.sum + column, sum);
+            store_pack_to_global(at.sum + column, sum);
             if (kept_skew == 0) store_pack(kept + column, sum);
         });
         if (edge >= 0) {
@@ -446,7 +486,7 @@ __device__ __forceinline__ void normalise_inner(const Norm<Element>& p, const Gr
         Pack<Element> bias = {};
         if (kIsCentred && p.bias != nullptr) bias = load_pack_skewed(p.bias + column, bias_skew);
         normalise_pack(pack, mean, rstd, weight, bias);
-        if (y_skew == 0) return store_pack_at_once(at.y + column, pack);
+        if (y_skew == 0) return store_pack_to_global(at.y + column, pack);
 #pragma unroll
         for (int i = 0; i < kElems; ++i) at.y[column + i] = from_float<Element>(pack.values[i]);
     });
@@ -472,8 +512,8 @@ __global__ void __launch_bounds__(kThreads, 1024 / kThreads) norm_shared(const N
     begin_row<kThreads>(at.x, columns, kept);
     Element* const residual = reinterpret_cast<Element*>(shared + find_row_bytes<Element>(columns)) + find_shift(at.residual, 16);
     if (has_sum) begin_row<kThreads>(at.residual, columns, residual);
-    prefetch_vector<kThreads>(p.weight, columns, group.rank);
-    if constexpr (kIsCentred) prefetch_vector<kThreads>(p.bias, columns, group.rank);
+    prefetch_vector(p.weight, columns, group);
+    if constexpr (kIsCentred) prefetch_vector(p.bias, columns, group);
     await_runs();
 
     if constexpr (kAccess == Access::kPacked) {

@@ -6,6 +6,7 @@
 #include "common/launch.hpp"
 #include "common/norm.cuh"
 #include "common/norm_run.cuh"
+#include "common/norm_stages.cuh"
 #include "common/norm_words.cuh"
 #include "common/row_cluster.cuh"
 
@@ -38,12 +39,16 @@ struct cluster_passes {
     }
 };
 
+template <bool kIsCentred, int kLanes, int kRows, int kElems, Access kAccess, class Element>
+AicfStatus launch_registers(const Norm<Element>& norm, cudaStream_t stream) {
+    const auto kernel = norm_registers<kIsCentred, Element, kLanes, kRows, kElems, kAccess>;
+    return launch_kernel(kernel, divide_up(norm.rows, kRows), kLanes * kRows, 0, stream, norm);
+}
+
 template <bool kIsCentred, int kLanes, int kRows, int kElems, class Element>
 AicfStatus launch_registers(const Norm<Element>& norm, cudaStream_t stream) {
-    return choose_access<kLanes * kElems>(norm, [&](auto access) {
-        const auto kernel = norm_registers<kIsCentred, Element, kLanes, kRows, kElems, access.value>;
-        return launch_kernel(kernel, divide_up(norm.rows, kRows), kLanes * kRows, 0, stream, norm);
-    });
+    return choose_access<kLanes * kElems>(
+        norm, [&](auto access) { return launch_registers<kIsCentred, kLanes, kRows, kElems, access.value>(norm, stream); });
 }
 
 template <bool kIsCentred, auto t, class Element>
@@ -63,7 +68,7 @@ struct rows_together {
     }
 };
 
-// Rows of fp32, whose elements are words, and of whole packs go as in row_in_registers.
+// Rows of 16 bits of whole packs go as in row_in_registers. Those of fp32 are taken by warps, whatever a group is.
 template <bool kIsCentred, auto t, class Element>
 struct row_in_words {
     static AicfStatus launch(const Norm<Element>& norm, cudaStream_t stream) {
@@ -73,8 +78,15 @@ struct row_in_words {
                                      divide_up(norm.rows, t.rows), t.threads * t.rows, 0, stream, norm);
             };
             if (!has_whole_packs(norm)) return lie_alike_in_words(norm) ? launch(std::true_type{}) : launch(std::false_type{});
+            return launch_registers<kIsCentred, t.threads, t.rows, t.elems, Access::kWhole>(norm, stream);
+        } else {
+            constexpr int kMostWords = t.threads * t.elems / kWarpSize, kStep = kMostWords > 16 ? 4 : 2, kWarps = 4;
+            constexpr int kTogether = kMostWords > 16 ? 1 : kMostWords > 8 ? 2 : 4;
+            return choose_words<kMostWords, kStep>(norm.columns, [&](auto words, auto sure) {
+                return launch_kernel(norm_word_rows<kIsCentred, words.value, sure.value, kTogether, kWarps>,
+                                     divide_up(norm.rows, kWarps * kTogether), kWarps * kWarpSize, 0, stream, norm);
+            });
         }
-        return launch_registers<kIsCentred, t.threads, t.rows, t.elems>(norm, stream);
     }
 };
 
@@ -98,6 +110,25 @@ struct row_in_shared {
         return choose_access<INT64_MAX>(norm, [&](auto access) {
             return launch_kernel(norm_shared<kIsCentred, Element, t.threads, access.value>, norm.rows, t.threads, static_cast<int>(bytes),
                                  stream, norm);
+        });
+    }
+};
+
+// Rows of which shared memory holds no two, and short ones of 16 bits that are no whole packs, go as in block_passes.
+template <bool kIsCentred, auto t, class Element>
+struct rows_in_stages {
+    static AicfStatus launch(const Norm<Element>& norm, cudaStream_t stream) {
+        return choose_access<INT64_MAX>(norm, [&](auto access) {
+            if constexpr (access.value != Access::kByElement || sizeof(Element) == 4) {
+                const NormStages plan = find_stages<kIsCentred, access.value>(norm, 1024 / t.threads);
+                const std::int64_t resident = static_cast<std::int64_t>(kMultiprocessors) * plan.blocks;
+                if (plan.bytes > 0) {
+                    return launch_kernel(norm_stages<kIsCentred, Element, t.threads, access.value>,
+                                         norm.rows < resident ? norm.rows : resident, t.threads, static_cast<int>(plan.bytes), stream, norm,
+                                         plan);
+                }
+            }
+            return block_passes<kIsCentred, t, Element>::launch(norm, stream);
         });
     }
 };

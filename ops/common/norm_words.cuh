@@ -1,13 +1,14 @@
-// Layer normalisation and RMS normalisation of short rows of 16 bits that begin anywhere: a group of lanes keeps its row in registers as
-// words of 4 bytes, which lie side by side across the lanes.
+// Layer normalisation and RMS normalisation of short rows that begin anywhere: a group of lanes keeps its row in registers as words of 4
+// bytes, which lie side by side across the lanes.
 //
-// Packs of 16 bytes of such rows are put together from two accesses by selections and shifts, and the packs that a row's ends cut are
+// Packs of 16 bytes of rows of 16 bits are put together from two accesses by selections and shifts, and the packs that a row's ends cut are
 // accessed element by element: some 550 instructions per KiB that moves, of which a multiprocessor of an H200 issues 193 in the time of its
 // memory. Of words there are four times as many, but a pair is one shift, what a row's ends leave is an element each for four lanes, and
 // lanes beyond the row idle in fewer of them.
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "common/norm.cuh"
 
@@ -85,12 +86,17 @@ struct WordSpan {
 
 // Threads of a multiprocessor, of as many registers that nothing is kept in local memory.
 template <bool kIsCentred, int kElems, bool kIsAlike>
-inline constexpr int kResidentWords = (kIsAlike ? (kElems > 16 ? 896 : 1152) : (kElems > 16 ? 640 : 896)) - (kIsCentred ? 128 : 0);
+constexpr int count_resident_threads() {
+    constexpr bool kIsLong = kElems > 16;
+    if (kIsAlike && kIsLong) return 768;
+    const int most = kIsAlike ? 1152 : kIsLong ? 640 : 896;
+    return kIsCentred ? most - 128 : most;
+}
 
 // kThreads lanes per row, kRows rows per block. kIsAlike: rows of all matrices, but not the vectors, begin alike behind boundaries of a
 // word.
 template <bool kIsCentred, class Element, int kThreads, int kRows, int kElems, bool kIsAlike>
-__global__ void __launch_bounds__(kThreads* kRows, kResidentWords<kIsCentred, kElems, kIsAlike> / (kThreads * kRows))
+__global__ void __launch_bounds__(kThreads* kRows, count_resident_threads<kIsCentred, kElems, kIsAlike>() / (kThreads * kRows))
     norm_words(const Norm<Element> p) {
     using Span = WordSpan<Element, kThreads, kElems>;
     constexpr int kWords = Span::kWords;
@@ -120,9 +126,9 @@ __global__ void __launch_bounds__(kThreads* kRows, kResidentWords<kIsCentred, kE
     }
     span.load(p.weight, weight_skew, weight, weight_high);
     if (has_edge) edge_weight = p.weight[edge];
-    if (kWords > kBatch) prefetch_vector<kThreads>(p.weight, static_cast<int>(p.columns), group.rank);
+    if (kWords > kBatch) prefetch_vector(p.weight, static_cast<int>(p.columns), group);
     if (kIsCentred && p.bias != nullptr) {
-        prefetch_vector<kThreads>(p.bias, static_cast<int>(p.columns), group.rank);
+        prefetch_vector(p.bias, static_cast<int>(p.columns), group);
         if (has_edge) edge_bias = p.bias[edge];
     }
     span.forget_places();
@@ -181,6 +187,120 @@ __global__ void __launch_bounds__(kThreads* kRows, kResidentWords<kIsCentred, kE
     }
     if (has_edge) at.y[edge] = from_float<Element>(fmaf((last - mean) * rstd, to_float(edge_weight), to_float(edge_bias)));
     if (group.rank == 0) write_statistics(p, group.row, mean, rstd);
+}
+
+// The same of fp32, whose words are elements: a warp keeps kTogether rows, of at most kWords words a lane, which share weights and biases.
+// All that is read is under way before the first is looked at, but for the vectors of the longest rows. Every lane has the first kSure
+// words.
+template <bool kIsCentred, int kWords, int kSure, int kTogether, int kWarps>
+__global__ void __launch_bounds__(kWarps* kWarpSize, (kWords >= 16 && kWords * kTogether >= 32 ? 384 : 512) / (kWarps * kWarpSize))
+    norm_word_rows(const Norm<float> p) {
+    using Words = float[kWords];
+    constexpr bool kIsEarly = kWords <= 16;
+    const int lane = static_cast<int>(threadIdx.x) % kWarpSize, columns = static_cast<int>(p.columns), left = columns - lane;
+    const std::int64_t first = (static_cast<std::int64_t>(blockIdx.x) * kWarps + threadIdx.x / kWarpSize) * kTogether;
+    const bool has_residual = p.residual != nullptr, has_bias = kIsCentred && p.bias != nullptr;
+    const auto is_real = [&](int t) { return first + t < p.rows; };
+    const auto find_row = [&](int t) { return is_real(t) ? first + t : p.rows - 1; };
+    const auto is_there = [&](int w) { return w < kSure || w * kWarpSize < left; };
+    // Zeros past the row.
+    const auto load = [&](const float* row, Words& words) {
+#pragma unroll
+        for (int w = 0; w < kWords; ++w) {
+            if (w >= kSure) words[w] = 0.0f;
+            if (is_there(w)) words[w] = row[w * kWarpSize + lane];
+        }
+    };
+    const auto load_rows = [&](const float* matrix, std::int64_t stride, Words(&words)[kTogether]) {
+#pragma unroll
+        for (int t = 0; t < kTogether; ++t) load(matrix + find_row(t) * stride, words[t]);
+    };
+    Words s[kTogether], weight, bias = {};
+    load_rows(p.x, p.ldx, s);
+    const auto load_vectors = [&] {
+        if constexpr (kIsEarly) {
+            load(p.weight, weight);
+            if (has_bias) load(p.bias, bias);
+        } else {
+            const RowGroup<kWarpSize, kWarps> group;
+            prefetch_vector(p.weight, columns, group);
+            if constexpr (kIsCentred) prefetch_vector(p.bias, columns, group);
+        }
+    };
+    if (has_residual) {
+        Words residual[kTogether];
+        load_rows(p.residual, p.ldresidual, residual);
+        load_vectors();
+#pragma unroll
+        for (int t = 0; t < kTogether; ++t) {
+            float* const sum = p.sum + find_row(t) * p.ldsum;
+#pragma unroll
+            for (int w = 0; w < kWords; ++w) {
+                s[t][w] += residual[t][w];
+                if (is_there(w) && is_real(t)) sum[w * kWarpSize + lane] = s[t][w];
+            }
+        }
+    } else {
+        load_vectors();
+    }
+
+    float mean[kTogether] = {}, rstd[kTogether] = {};
+    const auto reduce = [&](float (&values)[kTogether]) {
+        const auto add = [](float a, float b) { return a + b; };
+        if constexpr (kTogether > 1) {
+            reduce_rows(values, add);
+        } else {
+            values[0] = reduce_warp(values[0], add);
+        }
+    };
+    if constexpr (kIsCentred) {
+#pragma unroll
+        for (int t = 0; t < kTogether; ++t) {
+#pragma unroll
+            for (const float value : s[t]) mean[t] += value;
+        }
+        reduce(mean);
+#pragma unroll
+        for (float& each : mean) each = find_mean(each, p.columns);
+    }
+#pragma unroll
+    for (int w = 0; w < kWords; ++w) {
+        const bool counts = !kIsCentred || is_there(w);
+#pragma unroll
+        for (int t = 0; t < kTogether; ++t) {
+            const float centred = counts ? s[t][w] - mean[t] : 0.0f;
+            rstd[t] = fmaf(centred, centred, rstd[t]);
+        }
+    }
+    reduce(rstd);
+#pragma unroll
+    for (int t = 0; t < kTogether; ++t) {
+        if (!is_real(t)) return;
+        rstd[t] = find_rstd(rstd[t], p.columns, p.eps);
+        float* const y = p.y + (first + t) * p.ldy;
+#pragma unroll
+        for (int w = 0; w < kWords; ++w) {
+            const int column = w * kWarpSize + lane;
+            if (!is_there(w)) continue;
+            const float factor = kIsEarly ? weight[w] : p.weight[column];
+            const float added = kIsEarly || !has_bias ? bias[w] : p.bias[column];
+            y[column] = fmaf((s[t][w] - mean[t]) * rstd[t], factor, added);
+        }
+        if (lane == 0) write_statistics(p, first + t, mean[t], rstd[t]);
+    }
+}
+
+// Calls launch(words, sure), constants, for rows of so many columns, of at most kWords words a lane: as few words as hold them, in steps of
+// kStep, but for those of less than half of what there is at most.
+template <int kWords, int kStep, int kLeast = kWords / 2 + kStep, class Launch>
+AicfStatus choose_words(std::int64_t columns, const Launch& launch) {
+    using Words = std::integral_constant<int, kWords>;
+    if constexpr (kWords < kLeast) {
+        return launch(Words{}, std::integral_constant<int, 0>{});
+    } else {
+        if (columns > (kWords - kStep) * kWarpSize) return launch(Words{}, std::integral_constant<int, kWords - kStep>{});
+        return choose_words<kWords - kStep, kStep, kLeast>(columns, launch);
+    }
 }
 
 // Whether rows of all matrices begin alike behind boundaries of 4 bytes.

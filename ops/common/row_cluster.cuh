@@ -85,14 +85,14 @@ public:
 
     __device__ std::int64_t find_source(std::int64_t rows) const { return is_real(rows) ? row : rows - 1; }
 
-    // The result for all threads of the team, in the same order everywhere. `partials` is shared memory, aligned as T is long, for one T of
-    // 4 or 8 bytes a warp of the team. Blocks meet without a fence of global memory, which would wait for all that was written there: what
-    // they pass on are these results alone, which complete on a barrier.
-    template <class T, class Combine>
-    __device__ T reduce(T value, T* partials, Combine combine) {
+    // Sends a warp's value, which all its lanes have, to all warps of the team, and calls use(partials) where those of all are there.
+    // `partials` is shared memory, aligned as T is long, for one T of 4 or 8 bytes a warp of the team. Blocks meet without a fence of
+    // global memory, which would wait for all that was written there: what they pass on are these values alone, which complete on a
+    // barrier.
+    template <class T, class Use>
+    __device__ void exchange(T value, T* partials, const Use& use) {
         using Words = std::conditional_t<sizeof(T) == sizeof(float), float, float2>;
-        static_assert(sizeof(T) == sizeof(Words), "a warp's result is sent at once");
-        value = reduce_warp(value, combine);
+        static_assert(sizeof(T) == sizeof(Words), "a warp's value is sent at once");
         if (threadIdx.x == 0) arrive_expecting(barrier_, kPartials * sizeof(T));
         await_cluster();  // all have read what was sent before
         const std::uint32_t lane = threadIdx.x % kWarpSize;
@@ -101,11 +101,20 @@ public:
         if (lane < kBlocks) send_to_block(reinterpret_cast<float*>(partials + rank / kWarpSize), barrier_, lane, words);
         wait_phase(barrier_, parity_);
         parity_ ^= 1;
-        value = partials[lane];
-#pragma unroll
-        for (int i = 1; i < kPartials / kWarpSize; ++i) value = combine(value, partials[i * kWarpSize + lane]);
+        use(partials);
         release_shared_memory();
         announce_to_cluster();
+    }
+
+    // The result for all threads of the team, in the same order everywhere. `partials` as for exchange().
+    template <class T, class Combine>
+    __device__ T reduce(T value, T* partials, Combine combine) {
+        exchange(reduce_warp(value, combine), partials, [&](const T* parts) {
+            const std::uint32_t lane = threadIdx.x % kWarpSize;
+            value = parts[lane];
+#pragma unroll
+            for (int i = 1; i < kPartials / kWarpSize; ++i) value = combine(value, parts[i * kWarpSize + lane]);
+        });
         return reduce_warp(value, combine);
     }
 

@@ -82,6 +82,21 @@ __device__ __forceinline__ void begin_row(const Element* row, int columns, Eleme
     begin_run<kThreads>(row + head, columns - head, shared + head);
 }
 
+// The same without waiting for anything: of elements of 16 bits the packs alone that are whole, not the row's edges.
+template <int kThreads, class Element>
+__device__ __forceinline__ void begin_packs(const Element* row, int columns, Element* shared) {
+    constexpr int kElems = 16 / static_cast<int>(sizeof(Element));
+    const int rank = static_cast<int>(threadIdx.x),
+              behind = static_cast<int>((reinterpret_cast<std::uintptr_t>(row) & 15) / sizeof(Element));
+    const int head = min(columns, (kElems - behind) % kElems), end = head + (columns - head) / kElems * kElems;
+#pragma unroll 4
+    for (int column = head + rank * kElems; column < end; column += kThreads * kElems) copy_async<16>(shared + column, row + column);
+    if constexpr (sizeof(Element) == 4) {
+        if (rank < head) copy_async<4>(shared + rank, row + rank);
+        if (end + rank < columns) copy_async<4>(shared + end + rank, row + end + rank);
+    }
+}
+
 // What was begun is there for all threads when this returns.
 __device__ __forceinline__ void await_runs() {
     commit_copies();

@@ -126,6 +126,13 @@ struct RowSpan {
         return column < columns && (shift == 0 || column >= 0);
     }
 
+    // Elements of the row that the lanes of a warp, of all those of kThreads threads, have together.
+    __device__ __forceinline__ int count_of_warp(int warp) const {
+        const int unit = kIsWhole || is_packed ? kChunkElems : 1, all = columns + shift, step = kThreads * unit, of_warp = kWarpSize * unit;
+        const int count = all / step * of_warp + min(max(all % step - warp * of_warp, 0), of_warp);
+        return warp == 0 ? count - shift : count;
+    }
+
     // Elements by which packs of a row begin behind 16-byte boundaries: 0 for one that lies as the span does, and for fp32, whose elements
     // are words: rows that lie otherwise are not packed.
     __device__ __forceinline__ int find_skew(const Element* row) const {

@@ -134,6 +134,7 @@ BLOCK_FITS = Constraint(
     "threads * rows must be whole warps, at most 1024",
     lambda t: t["threads"] * t["rows"] % 32 == 0 and t["threads"] * t["rows"] <= 1024,
 )
+STAGED_FITS = Constraint("staged_fits", "threads must be 512 or 1024: a multiprocessor has 1024", lambda t: t["threads"] in (512, 1024))
 TEAM_FITS = Constraint("team_fits", "threads * team must be at least 1024", lambda t: t["threads"] * t["team"] >= 1024)
 WARP = 32
 ONE_ROW_BEYOND_WARP = Constraint(
@@ -176,7 +177,7 @@ _FEW_SHARES = (
 )
 # Short rows of whole packs, several to a group.
 _TOGETHER_SHARES = ({"threads": 4, "rows": 32, "elems": 8, "together": 2},)
-# Short rows of 16 bits that begin anywhere.
+# Short rows that begin anywhere.
 _WORD_SHARES = (
     {"threads": 16, "rows": 8, "elems": 16},
     {"threads": 32, "rows": 4, "elems": 16},
@@ -226,6 +227,8 @@ def _serve(max_columns: int = _MOST) -> tuple[Count, ...]:
 _LEAST_SHARED = 512
 # Elements of 16 bits of the longest row of which a multiprocessor's shared memory holds two.
 _MOST_KEPT = 55 * 1024
+# ... where nothing else is there; and of the shortest that is worth it: registers hold others.
+_MOST_STAGED, _LEAST_STAGED = 56 * 1024, 4096
 # Columns times rows of a block of rows_in_run.
 _RUN_ELEMS = 128 * 128
 
@@ -279,7 +282,7 @@ KERNELS = (
     ),
     Kernel(
         "row_in_words",
-        "as row_in_registers, of 16-bit rows without whole packs by words of 4 bytes, which lanes access side by side",
+        "as row_in_registers, of rows that begin anywhere by words of 4 bytes, which lanes access side by side; several of fp32 per warp",
         (WORD_LANES, ROWS, ELEMS),
         (BLOCK_FITS,),
         _WORD_SHARES,
@@ -303,6 +306,16 @@ KERNELS = (
         ({"threads": 256},),
         domain=lambda t: _serve(_MOST_KEPT),
         tile=lambda t: {"rows": 1},
+    ),
+    Kernel(
+        "rows_in_stages",
+        "a block takes long rows in turn, of which the next are brought to shared memory, where the vectors are, while one is worked on",
+        (THREADS,),
+        (STAGED_FITS,),
+        ({"threads": 512}, {"threads": 1024}),
+        domain=lambda t: (Count({"rows": 1}, max=2**31 - 1), Count({"columns": 1}, _LEAST_STAGED, _MOST_STAGED)),
+        tile=lambda t: {"rows": 1},
+        min_arch=90,
     ),
     Kernel(
         "row_in_team",

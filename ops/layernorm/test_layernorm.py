@@ -29,8 +29,10 @@ VARIANTS["rows_in_run"] = OP.find_kernel("rows_in_run").bind({"threads": 128, "r
 LIMITS = {
     "cluster_passes": "must be at least",
     "row_in_team": "must be at least",
+    "rows_in_stages": "must be at least",
     "rows_together": "must not exceed",
     "rows_in_run": "must not exceed",
+    "row_in_words": "must not exceed",
 }
 # Proved by the fast tests; the slow ones prove the others.
 FAST_KERNELS = ("naive", "row_in_registers")
@@ -84,6 +86,18 @@ def test_a_permutation_of_rows_permutes_the_results(device: Device, open_kernel:
     moved = UNDER_TEST.launch(device, open_kernel(kernel), problem, permuted)
     for name, values in once.items():
         np.testing.assert_array_equal(moved[name], values[order], err_msg=name)
+
+
+@pytest.mark.parametrize(("columns", "dtype", "gap"), [(4099, "bfloat16", 2), (4099, "float32", 1)])
+def test_blocks_that_stay_reuse_the_memory_of_rows(device: Device, open_kernel: Open, columns: int, dtype: str, gap: int) -> None:
+    rows = 540  # more than all blocks keep at once
+    problem = Problem({"rows": rows, "columns": columns}, {"dtype": dtype, "with_residual": True}, {"y": gap})
+    inputs = make_inputs(OP, problem)
+    exact = {name: values.astype(np.float64) for name, values in inputs.items()}
+    expected = OP.reference(exact, problem)
+    found = UNDER_TEST.launch(device, open_kernel("rows_in_stages"), problem, inputs)
+    for name, bound in OP.tolerance(exact, expected, problem).items():
+        assert (np.abs(found[name].astype(np.float64) - expected[name]) <= bound).all(), name
 
 
 @pytest.mark.parametrize("kernel", VARIANTS)
