@@ -392,6 +392,8 @@ PROBLEMS = (
     _problem("verify", 133, 23, "float16", "residual", x=1, residual=2, y=8),
     _problem("verify", 140, 19, flags="bias residual statistics", y=3),
     _problem("verify", 2, 16000, "float16", "bias residual statistics"),
+    _problem("verify", 3, 4096, "float16", "bias residual statistics", x=8),
+    _problem("verify", 2, 9001, flags="bias statistics", y=3),
     _problem("emulated", 256, 1024),
     _problem("emulated", 32, 8192, "bfloat16", "bias residual statistics"),
     # One of each region.

@@ -374,6 +374,8 @@ PROBLEMS = (
     _problem("verify", 133, 23, "float16", "residual", x=1, residual=2, y=8),
     _problem("verify", 140, 19, flags="residual rstd", y=3),
     _problem("verify", 2, 16000, "float16", "residual rstd"),
+    _problem("verify", 3, 4096, "float16", "residual rstd", x=8),
+    _problem("verify", 2, 9001, flags="rstd", y=3),
     _problem("emulated", 256, 1024),
     _problem("emulated", 32, 8192, "bfloat16", "residual rstd"),
     # One of each region.

@@ -123,7 +123,9 @@ def test_a_sum_that_is_kept_in_16_bits_is_refused_wherever_rows_have_16(device: 
     result = Verifier(liar.op, device, Effort(num_hidden=0)).verify(variant, liar.open([variant])(variant))
     assert {fault.kind.value for fault in result.all_faults} <= {"mismatch", "biased"}
     refused = {p.problem for p in result.problems if p.faults}
-    assert refused == {p.name for p in OP.select_problems("verify") if p.attributes["dtype"] != "float32"}
+    # What two more roundings a row do to 67 rows of 3 elements does not reach the bound.
+    wrong = [p for p in OP.select_problems("verify") if p.attributes["dtype"] != "float32" and p.sizes["columns"] != 3]
+    assert refused == {p.name for p in wrong}
 
 
 @pytest.mark.parametrize(
