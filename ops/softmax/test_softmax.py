@@ -60,6 +60,7 @@ def test_kernel_verifies_on_every_problem(device: Device, open_kernel: Open, ker
     passed = [p for p in problems if p.status == "passed"]
     assert all(LIMITS.get(kernel, "served") in p.reason for p in problems if p not in passed)
     few = {"cluster_online": 4, "row_in_team": 4, "rows_in_warp": len(problems) / 4, "half_row_in_shared": len(problems) / 4}
+    few["short_rows"] = sum(p.sizes["columns"] <= 64 for p in OP.select_problems("verify"))
     assert len(passed) >= few.get(kernel, len(problems) / 2)
 
 
