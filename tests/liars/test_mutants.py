@@ -86,8 +86,8 @@ MUTANTS = (
         "layernorm_backward",
         _REGISTERS,
         "sums_of_256_parts",
-        "for (int i = lane; i < p.num_partials; i += kLanes)",
-        "for (int i = lane; i < min(p.num_partials, 256); i += kLanes)",
+        "if (i + u * kLanes < p.num_partials)",
+        "if (i + u * kLanes < min(p.num_partials, 256))",
         WRONG,
     ),
     norm(
