@@ -12,6 +12,7 @@
 #include "common/cluster_stores.cuh"
 #include "common/ffma_tiles.cuh"
 #include "common/mbarrier.cuh"
+#include "common/quads.cuh"
 #include "common/tensor_copy.cuh"
 #include "common/tile_grid.cuh"
 
@@ -347,8 +348,7 @@ __device__ __forceinline__ float4 add_even_parts(const std::uint8_t* shared, con
 #pragma unroll 4
     for (int i = 1; i < num_parts; ++i) {
         four += L::kPartElems;
-        const float4 other = load_vector(four);
-        total = {total.x + other.x, total.y + other.y, total.z + other.z, total.w + other.w};
+        total = add_quads(total, load_vector(four));
     }
     return total;
 }

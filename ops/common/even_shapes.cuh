@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #include "common/ffma_tiles.cuh"
 #include "common/launch.hpp"
@@ -15,15 +16,18 @@ struct EvenShape {
     int thread_rows, splits;
 };
 
-// D[rows, columns] = A B over k, and what it costs in cycles.
+// D[rows, columns] = A B over k, and what it costs in cycles: those of the least error over the times of 346 launches of gemm_bias_act's
+// kernel on an H200, of all four variants, with bk = 16 (profiles/gemm_bias_act/NOTES.md).
 struct EvenProduct {
     std::int64_t rows, columns, k;
-    double product;        // a row of a warp's tile and step of k: its products, and the instructions between them
-    double step;           // a step of k beside them
-    double leaving;        // a row of the tile, whose sums are joined and stored
-    double waiting;        // a wave and tile of k: its barriers
-    double waiting_share;  // and of a block's products, what no other block hides
-    int least_steps;       // of k that the last tile is cut down to multiples of
+    int least_steps;              // of k that the last tile is cut down to multiples of
+    double step = 0.0;            // a step of k beside its products: kTurningStep where B is transposed
+    double product = 1.05;        // a row of a warp's tile and step of k: its products, and the instructions between them
+    double leaving = 35.0;        // a row of the tile, whose sums are joined and stored
+    double waiting = 280.0;       // a wave and tile of k: its barriers
+    double waiting_share = 0.16;  // and of a block's products, what no other block hides
+
+    static constexpr double kTurningStep = 5.0;
 };
 
 // Of the busiest multiprocessor, and of one if all had as much to do, in cycles.
@@ -72,6 +76,15 @@ struct EvenShapes {
         const double block = products + product.leaving * rows;
         const double wave = depth * product.waiting + product.waiting_share * products;
         return {num_blocks * block + num_waves * wave, static_cast<double>(num_tiles * splits) / num_sms * (block + wave / kBlocks)};
+    }
+
+    // Calls launch(rows), a constant, with the rows of a thread.
+    template <int kThreadRows = kMostRows, class Launch>
+    static AicfStatus dispatch_rows(int thread_rows, const Launch& launch) {
+        if constexpr (kThreadRows > kLeastRows) {
+            if (thread_rows < kThreadRows) return dispatch_rows<kThreadRows - 1>(thread_rows, launch);
+        }
+        return launch(std::integral_constant<int, kThreadRows>{});
     }
 
     // The shape of the least `weigh(time)`.

@@ -245,21 +245,14 @@ __global__ void __launch_bounds__(kWarps* kWarpSize, (kWords >= 16 && kWords * k
     }
 
     float mean[kTogether] = {}, rstd[kTogether] = {};
-    const auto reduce = [&](float (&values)[kTogether]) {
-        const auto add = [](float a, float b) { return a + b; };
-        if constexpr (kTogether > 1) {
-            reduce_rows(values, add);
-        } else {
-            values[0] = reduce_warp(values[0], add);
-        }
-    };
+    const auto add = [](float a, float b) { return a + b; };
     if constexpr (kIsCentred) {
 #pragma unroll
         for (int t = 0; t < kTogether; ++t) {
 #pragma unroll
             for (const float value : s[t]) mean[t] += value;
         }
-        reduce(mean);
+        reduce_rows(mean, add);
 #pragma unroll
         for (float& each : mean) each = find_mean(each, p.columns);
     }
@@ -272,7 +265,7 @@ __global__ void __launch_bounds__(kWarps* kWarpSize, (kWords >= 16 && kWords * k
             rstd[t] = fmaf(centred, centred, rstd[t]);
         }
     }
-    reduce(rstd);
+    reduce_rows(rstd, add);
 #pragma unroll
     for (int t = 0; t < kTogether; ++t) {
         if (!is_real(t)) return;

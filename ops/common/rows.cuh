@@ -48,9 +48,13 @@ __device__ __forceinline__ float reduce_apart(float (&values)[kCount], const Com
 // The results of kRows values of a warp's lanes each, for all lanes.
 template <int kRows, class Combine>
 __device__ __forceinline__ void reduce_rows(float (&values)[kRows], const Combine& combine) {
-    const float result = reduce_apart<1>(values, combine);
+    if constexpr (kRows == 1) {
+        values[0] = reduce_warp(values[0], combine);
+    } else {
+        const float result = reduce_apart<1>(values, combine);
 #pragma unroll
-    for (int row = 0; row < kRows; ++row) values[row] = __shfl_sync(kFullMask, result, row * (kWarpSize / kRows));
+        for (int row = 0; row < kRows; ++row) values[row] = __shfl_sync(kFullMask, result, row * (kWarpSize / kRows));
+    }
 }
 
 // kThreads threads take a row, kRows such groups a block (kRows is 1 beyond a warp).

@@ -75,10 +75,6 @@ __device__ __forceinline__ void make_tile(const EvenOutput& output, const CUtens
     if (output.launch.is_second) wait_for_predecessor();
 }
 
-__device__ __forceinline__ void add_four(float4& total, const float4& values) {
-    total = {total.x + values.x, total.y + values.y, total.z + values.z, total.w + values.w};
-}
-
 // Adds over the lanes of a warp that have the same columns, and stores the sums of four neighbouring ones.
 template <class Lanes>
 __device__ __forceinline__ void store_lane_sums(float* target, float4 sums, int num_valid) {
@@ -133,9 +129,9 @@ __global__ void __launch_bounds__(L::kThreads, kMinBlocks)
             if (!is_inside(place)) continue;
             store_four(dz.d + place.row * dz.ldd + place.column, sums, dz.columns - place.column, dz.has_vectors);
             if ((own * part.splits + part.rank) % 2 == 0) {
-                add_four(first_columns, sums);
+                first_columns = add_quads(first_columns, sums);
             } else {
-                add_four(second_columns, sums);
+                second_columns = add_quads(second_columns, sums);
             }
         }
         if (problem.column_sums == nullptr) return;
@@ -160,14 +156,9 @@ __global__ void __launch_bounds__(L::kThreads, kMinBlocks)
         for (int own = at.slice; own < part.num_own; own += L::kSlices) {
             const int group = own * part.splits + part.rank;
             const int row = origin.row + at.find_row(group), column = origin.column + at.find_column(group);
-            float4 sums = add_even_parts<L>(even_shared, part, own);
+            const float4 sums = add_even_parts<L>(even_shared, part, own);
             if (row >= dw.rows || column >= dw.columns) continue;
-            float* const target = dw.d + row * dw.ldd + column;
-            if (problem.is_added) {
-                const Pack<float> before = load_pack_or(target, dw.columns - column, dw.has_vectors, 0.0f);
-                sums = {sums.x + before.values[0], sums.y + before.values[1], sums.z + before.values[2], sums.w + before.values[3]};
-            }
-            store_four(target, sums, dw.columns - column, dw.has_vectors);
+            store_weight_grad(dw.d + row * dw.ldd + column, sums, dw.columns - column, dw.has_vectors, problem.is_added);
         }
     });
 }

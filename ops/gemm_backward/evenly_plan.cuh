@@ -18,34 +18,19 @@ struct boxed_evenly_plan {
     using Layout =
         EvenLayout<kThreadM, t.bn, t.bk, Shapes::count_stages(kThreadM * 8, kTurnsA, kTurnsB), Shapes::kSlices, t.splits, kTurnsA, kTurnsB>;
 
-    // What both products cost. dZ's constants are those of gemm_bias_act's kernel of the same main loop, fitted to its times, but for the
-    // slope's share, a guess. So are dW's, whose tiles nothing is transposed in: by the machine code a step of k is 1.04 instructions a row
-    // and 10 more, against 1.06 and 10; barriers have one thing less to wait for.
+    // What both products cost beyond what the main loop does elsewhere. The slope's share is a guess. In dW's tiles nothing is transposed:
+    // by the machine code a step of k is 1.04 instructions a row and 10 more, against 1.06 and 10; barriers have one thing less to wait
+    // for.
     static EvenProduct describe_dz(const GemmBackwardParams& params) {
-        EvenProduct product = {};
-        product.rows = params.m;
-        product.columns = params.k;
-        product.k = params.n;
-        product.product = 1.05;
-        product.step = is_nk(params) ? 0.0 : 5.0;
-        product.leaving = params.act == AICF_ACT_NONE ? 35.0 : 60.0;
-        product.waiting = 280.0;
-        product.waiting_share = 0.16;
-        product.least_steps = t.bk;
+        EvenProduct product = {params.m, params.k, params.n, t.bk, is_nk(params) ? 0.0 : EvenProduct::kTurningStep};
+        if (params.act != AICF_ACT_NONE) product.leaving = 60.0;
         return product;
     }
 
     static EvenProduct describe_dw(const GemmBackwardParams& params, const WeightGrad& grad) {
-        EvenProduct product = {};
-        product.rows = grad.rows;
-        product.columns = grad.columns;
-        product.k = params.m;
+        EvenProduct product = {grad.rows, grad.columns, params.m, 4, 5.0};
         product.product = 1.0;
-        product.step = 5.0;
-        product.leaving = 35.0;
         product.waiting = 150.0;
-        product.waiting_share = 0.16;
-        product.least_steps = 4;
         return product;
     }
 
@@ -114,15 +99,18 @@ struct boxed_evenly_plan {
         const std::int64_t sum_rows = count_sum_rows(params, shape);
         auto* const column_sums = sum_rows > 1 ? reinterpret_cast<float*>(operands.place()) : static_cast<float*>(params.dbias);
         const bool is_pair = shape.has_dz && shape.has_dw;
+        const auto find_pairing = [&](bool is_first) { return PairedLaunch{is_pair && is_first, is_pair && !is_first}; };
         const auto launch_dz = [&](bool is_first) {
-            const PairedLaunch paired = {is_pair && is_first, is_pair && !is_first};
             float* const sums = params.dbias != nullptr ? column_sums : nullptr;
-            return is_nk(params) ? launch_act_grad<Shapes::kMostRows, false>(params, shape.dz, paired, sums, stream)
-                                 : launch_act_grad<Shapes::kMostRows, true>(params, shape.dz, paired, sums, stream);
+            return Shapes::dispatch_rows(shape.dz.thread_rows, [&](auto rows) {
+                return is_nk(params) ? launch_act_grad<rows.value, false>(params, shape.dz, find_pairing(is_first), sums, stream)
+                                     : launch_act_grad<rows.value, true>(params, shape.dz, find_pairing(is_first), sums, stream);
+            });
         };
         const auto launch_dw = [&](bool is_first) {
-            const PairedLaunch paired = {is_pair && is_first, is_pair && !is_first};
-            return launch_weight_grad<Shapes::kMostRows>(params, shape.dw, paired, stream);
+            return Shapes::dispatch_rows(shape.dw.thread_rows, [&](auto rows) {
+                return launch_weight_grad<rows.value>(params, shape.dw, find_pairing(is_first), stream);
+            });
         };
         if (shape.has_dw && shape.is_dw_first) AICF_RETURN_IF_NOT_OK(launch_dw(true));
         if (shape.has_dz) AICF_RETURN_IF_NOT_OK(launch_dz(!shape.is_dw_first));
@@ -155,9 +143,6 @@ struct boxed_evenly_plan {
     template <int kThreadM, bool kTurnsB>
     static AicfStatus launch_act_grad(const GemmBackwardParams& params, EvenShape shape, PairedLaunch paired, float* column_sums,
                                       cudaStream_t stream) {
-        if constexpr (kThreadM > Shapes::kLeastRows) {
-            if (shape.thread_rows < kThreadM) return launch_act_grad<kThreadM - 1, kTurnsB>(params, shape, paired, column_sums, stream);
-        }
         using L = Layout<kThreadM, true, kTurnsB>;
         const EvenProduct product = describe_dz(params);
         EvenActGrad problem = {};
@@ -177,9 +162,6 @@ struct boxed_evenly_plan {
 
     template <int kThreadM>
     static AicfStatus launch_weight_grad(const GemmBackwardParams& params, EvenShape shape, PairedLaunch paired, cudaStream_t stream) {
-        if constexpr (kThreadM > Shapes::kLeastRows) {
-            if (shape.thread_rows < kThreadM) return launch_weight_grad<kThreadM - 1>(params, shape, paired, stream);
-        }
         using L = Layout<kThreadM, false, false>;
         const WeightGrad grad = find_weight_grad(params);
         const EvenProduct product = describe_dw(params, grad);

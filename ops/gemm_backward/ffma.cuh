@@ -153,17 +153,21 @@ __device__ __forceinline__ void make_act_grad(const FfmaProblem& problem, const 
     if (problem.column_sums != nullptr) store_column_sums<L>(problem, work, shared + L::kSharedElems, columns);
 }
 
+// Of four neighbouring elements the first `num_valid`: stored, or added to what is there.
+__device__ __forceinline__ void store_weight_grad(float* target, float4 sums, int num_valid, bool is_aligned, bool is_added) {
+    if (is_added) {
+        const Pack<float> before = load_pack_or(target, num_valid, is_aligned, 0.0f);
+        sums = {sums.x + before.values[0], sums.y + before.values[1], sums.z + before.values[2], sums.w + before.values[3]};
+    }
+    store_four(target, sums, num_valid, is_aligned);
+}
+
 template <class L>
 __device__ __forceinline__ void make_weight_grad(const FfmaProduct& dw, const FfmaWork& work, float* shared) {
     multiply_part<L, true, true>(dw, work, shared);
     sync_blocks(dw.splits);
     visit_share<L>(dw, work, shared, [&](int row, int column, float4 sums) {
-        float* const place = dw.d + row * dw.ldd + column;
-        if (dw.is_added) {
-            const Pack<float> before = load_pack_or(place, dw.columns - column, dw.has_vectors, 0.0f);
-            sums = {sums.x + before.values[0], sums.y + before.values[1], sums.z + before.values[2], sums.w + before.values[3]};
-        }
-        store_four(place, sums, dw.columns - column, dw.has_vectors);
+        store_weight_grad(dw.d + row * dw.ldd + column, sums, dw.columns - column, dw.has_vectors, dw.is_added);
     });
 }
 

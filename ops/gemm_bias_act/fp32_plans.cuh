@@ -128,35 +128,22 @@ struct boxed_evenly_plan {
     using Layout =
         EvenLayout<kThreadM, t.bn, t.bk, Shapes::count_stages(kThreadM * 8, true, kTurnsB), Shapes::kSlices, t.splits, true, kTurnsB>;
 
-    // The costs are those of the least error over the times of 346 launches on an H200, of all four variants, with bk = 16
-    // (profiles/gemm_bias_act/NOTES.md).
     static EvenProduct describe(const GemmBiasActParams& params) {
-        EvenProduct product = {};
-        product.rows = params.m;
-        product.columns = params.n;
-        product.k = params.k;
-        product.product = 1.05;
-        product.step = params.b_layout == AICF_B_NK ? 5.0 : 0.0;  // B is transposed
-        product.leaving = 35.0;
-        product.waiting = 280.0;
-        product.waiting_share = 0.16;
-        product.least_steps = t.bk;
-        return product;
+        return {params.m, params.n, params.k, t.bk, params.b_layout == AICF_B_NK ? EvenProduct::kTurningStep : 0.0};
     }
 
     static AicfStatus launch(const GemmBiasActParams& params, cudaStream_t stream) {
         int num_sms = 0;
         AICF_RETURN_IF_NOT_OK(count_multiprocessors(&num_sms));
         const EvenShape shape = Shapes::find(describe(params), num_sms, [](EvenTime time) { return time.span; });
-        return params.b_layout == AICF_B_NK ? launch_rows<Shapes::kMostRows, true>(params, shape, stream)
-                                            : launch_rows<Shapes::kMostRows, false>(params, shape, stream);
+        return Shapes::dispatch_rows(shape.thread_rows, [&](auto rows) {
+            return params.b_layout == AICF_B_NK ? launch_rows<rows.value, true>(params, shape, stream)
+                                                : launch_rows<rows.value, false>(params, shape, stream);
+        });
     }
 
     template <int kThreadM, bool kTurnsB>
     static AicfStatus launch_rows(const GemmBiasActParams& params, EvenShape shape, cudaStream_t stream) {
-        if constexpr (kThreadM > Shapes::kLeastRows) {
-            if (shape.thread_rows < kThreadM) return launch_rows<kThreadM - 1, kTurnsB>(params, shape, stream);
-        }
         using L = Layout<kThreadM, kTurnsB>;
         CUtensorMap a, b;
         AICF_RETURN_IF_NOT_OK(encode_even_operand<true>(&a, params.a, params.m, params.k, params.lda, L::kTileM, t.bk));
